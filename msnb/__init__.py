@@ -1,0 +1,49 @@
+"""From PyTorch to MindSpore and Ascend, with proof at every step.
+
+``import msnb`` imports neither framework: each public name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Check": "msnb.report",
+    "Report": "msnb.report",
+    "TrainLog": "msnb.log",
+    "data": "",
+    "doctor": "msnb.environment",
+    "nets": "",
+    "setup": "msnb.context",
+}
+
+if TYPE_CHECKING:
+    from msnb import data as data
+    from msnb import nets as nets
+    from msnb.context import setup as setup
+    from msnb.environment import doctor as doctor
+    from msnb.log import TrainLog as TrainLog
+    from msnb.report import Check as Check
+    from msnb.report import Report as Report
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, _HOME, n=1)
+        hint = f"; did you mean msnb.{near[0]}?" if near else f"; it has {', '.join(__all__)}"
+        raise AttributeError(f"msnb has no {name!r}{hint}")
+    home = _HOME[name]
+    value = getattr(import_module(home), name) if home else import_module(f"msnb.{name}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
