@@ -1,0 +1,61 @@
+"""``python -m msnb.environment``: the doctor with the standard library alone."""
+
+from __future__ import annotations
+
+from msnb.environment import _without_working_folder, doctor
+
+with _without_working_folder():
+    import argparse
+    import json
+    import sys
+    from collections.abc import Sequence
+
+FIT, UNFIT, COULD_NOT_LOOK = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Show the doctor's table; 0 where fit, 1 unfit for the target, 2 where it cannot tell."""
+    parser = argparse.ArgumentParser(
+        prog="msnb doctor",
+        description="Is this environment fit? One row a fact: found, expected, what to type.",
+        epilog="exit code: 0 fit, 1 unfit for the target, 2 could not look",
+    )
+    parser.add_argument(
+        "--device-target", default="CPU", metavar="T", help="CPU, Ascend, GPU or auto"
+    )
+    parser.add_argument("--json", action="store_true", help="the report as JSON, with full paths")
+    parser.add_argument(
+        "--fix", action="store_true", help="register the kernelspec msnb and link .venv, then look"
+    )
+    parser.add_argument(
+        "--root", default="/", metavar="DIR", help="look for CANN, driver, firmware below DIR"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        if options.fix:
+            from msnb.environment import fix
+
+            for line in fix.apply():
+                print(line, file=sys.stderr if options.json else sys.stdout)
+        report = doctor(
+            options.device_target, paths="full" if options.json else "short", root=options.root
+        )
+    except (OSError, ValueError) as error:
+        print(f"msnb doctor: {error}", file=sys.stderr)
+        return COULD_NOT_LOOK
+    if options.json:
+        print(json.dumps(report.to_json(), indent=1, ensure_ascii=False))
+    else:
+        print(report.text(colour=sys.stdout.isatty()))
+    return exit_code(report.worst, report.ok)
+
+
+def exit_code(worst: str, ok: bool) -> int:
+    """The exit code that a report's worst status means."""
+    if ok:
+        return FIT
+    return UNFIT if worst == "failed" else COULD_NOT_LOOK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,494 @@
+"""Facts of this machine, gathered without judging and without importing anything of third parties.
+
+Whatever could crash is tried in a fresh interpreter with a time limit, several at a time; a crash
+there is a fact. All file facts of the Ascend side are looked up below ``root``, so that a recorded
+tree can stand in for a machine. The result is plain JSON values: it can be stored, sent and judged
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import signal
+import site
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+Facts = dict[str, Any]
+
+SCHEMA = 1
+SECONDS = 60.0  # for one fresh process: importing MindSpore from a cold network disk is slow
+KERNEL = "msnb"
+
+DISTRIBUTIONS = (
+    "mindspore",
+    "mindspore-ascend",
+    "mindspore-dev",
+    "numpy",
+    "torch",
+    "protobuf",
+    "ipykernel",
+    "pip",
+)
+
+# Modules outside the standard library that the curriculum imports, by the name of the import.
+_OURS = {
+    *("cloudpickle", "google", "ipykernel", "IPython", "jupyter_client", "matplotlib"),
+    *("mindspore", "nbclient", "nbformat", "numpy", "packaging", "papermill", "PIL", "psutil"),
+    *("rich", "safetensors", "scipy", "sklearn", "torch", "traitlets", "typer"),
+}
+# In the standard library, but nothing imports them by accident; "test.py" is on every second disk.
+_HARMLESS = {"antigravity", "idlelib", "lib2to3", "test", "this", "turtledemo", "__hello__"}
+
+_MARK = "@msnb-probe@ "
+_PROBE_HEAD = f"""
+import json, sys
+found = {{"python": sys.executable}}
+def tell():
+    print("\\n" + {_MARK!r} + json.dumps(found), flush=True)
+"""
+_PROBES = {
+    "mindspore": """
+import mindspore as ms
+found["version"], found["file"] = ms.__version__, ms.__file__
+import numpy
+found["numpy"] = numpy.__version__
+tell()
+found["stage"] = "first operation"
+try:
+    ms.set_device("CPU")
+    found["result"] = (ms.Tensor([1.0, 2.0]) + 1).asnumpy().tolist()
+except BaseException as error:
+    found["error"] = [type(error).__name__, str(error)]
+tell()
+""",
+    "device": """
+import mindspore as ms
+tell()
+try:
+    ms.set_device(TARGET)
+    found["result"] = (ms.Tensor([1.0, 2.0]) + 1).asnumpy().tolist()
+    found["device"] = ms.get_context("device_target")
+except BaseException as error:
+    found["error"] = [type(error).__name__, str(error)]
+tell()
+""",
+    "torch": """
+import torch
+found["version"], found["file"] = torch.__version__, torch.__file__
+found["result"] = (torch.tensor([1.0, 2.0]) + 1).tolist()
+tell()
+""",
+    "light": """
+for name in ("numpy", "google.protobuf"):
+    try:
+        module = __import__(name, fromlist=["x"])
+        found[name] = {"version": module.__version__, "file": module.__file__}
+        if name == "google.protobuf":
+            from google.protobuf import descriptor_pb2
+    except BaseException as error:
+        found.setdefault(name, {})["error"] = [type(error).__name__, str(error)]
+tell()
+""",
+}
+
+
+def gather(
+    device_target: str = "CPU",
+    *,
+    root: str | os.PathLike[str] = "/",
+    cwd: str | os.PathLike[str] | None = None,
+    seconds: float = SECONDS,
+) -> Facts:
+    """What is there for ``device_target``, as plain JSON values.
+
+    ``root`` is put before every path of the Ascend side; ``cwd`` is the working folder whose files
+    may shadow modules. Each fresh process gets ``seconds``.
+
+    >>> gather("CPU")["python"]["version"][0]
+    3
+    """
+    folder = Path.cwd() if cwd is None else Path(cwd).absolute()
+    repo = repository(folder)
+    installed = {name: _distribution(name) for name in DISTRIBUTIONS}
+    probes = _probe_all(device_target, folder, seconds)
+    return {
+        "schema": SCHEMA,
+        "target": device_target,
+        "python": _python(),
+        "places": {
+            "cwd": str(folder),
+            "home": str(Path.home()),
+            "repo": str(repo) if repo else None,
+        },
+        "active": _active(),
+        "pip": _pip(installed),
+        "in_kernel": _in_kernel(),
+        "kernelspecs": kernelspecs(),
+        ".venv": _dot_venv(repo),
+        "distributions": installed,
+        "shadows": _shadows(folder),
+        "probes": probes,
+        "ascend": _ascend(Path(root), installed),
+    }
+
+
+# --- the interpreter and what starts it ----------------------------------------------------------
+
+
+def _python() -> Facts:
+    return {
+        "executable": sys.executable,
+        "version": list(sys.version_info[:3]),
+        "prefix": sys.prefix,
+        "base_prefix": sys.base_prefix,
+        "kind": environment_kind(sys.prefix),
+        "platform": sys.platform,
+        "machine": os.uname().machine if hasattr(os, "uname") else "",
+    }
+
+
+def environment_kind(prefix: str) -> str:
+    """``venv``, ``conda``, ``conda base`` or ``system``, from what lies in the folder ``prefix``."""
+    if os.path.isdir(os.path.join(prefix, "conda-meta")):
+        return "conda base" if os.path.isdir(os.path.join(prefix, "condabin")) else "conda"
+    return "venv" if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")) else "system"
+
+
+def _active() -> Facts:
+    """The environment that the shell has activated, if any; conda's base counts as none."""
+    venv = os.environ.get("VIRTUAL_ENV")
+    conda = os.environ.get("CONDA_PREFIX")
+    if os.environ.get("CONDA_DEFAULT_ENV") == "base":
+        conda = None
+    return {"prefix": venv or conda, "variable": "VIRTUAL_ENV" if venv else "CONDA_PREFIX"}
+
+
+def _pip(installed: Facts) -> Facts:
+    path = shutil.which("pip")
+    return {
+        "own": installed["pip"]["version"] if installed["pip"] else None,
+        "on_path": path,
+        "on_path_prefix": _shebang_prefix(path) if path else None,
+    }
+
+
+def _shebang_prefix(script: str) -> str | None:
+    """The prefix of the Python that a script of its environment starts; None for other programs."""
+    try:
+        with open(script, "rb") as file:
+            head = file.read(1024).decode("utf-8", "replace")
+    except OSError:
+        return None
+    # pip writes the second form where the path has spaces or is long
+    found = re.match(r"#!\s*(\S*python[\d.]*)\s", head) or re.match(
+        r"#!/bin/sh\s*'''exec'\s+\"?(.*?python[\d.]*)\"?\s", head
+    )
+    return prefix_of(found[1]) if found and os.path.isabs(found[1]) else None
+
+
+def prefix_of(python: str) -> str:
+    """The real environment folder of an interpreter, which itself may be a link out of it."""
+    return os.path.realpath(os.path.dirname(os.path.dirname(os.path.abspath(python))))
+
+
+def _in_kernel() -> bool:
+    application = getattr(sys.modules.get("ipykernel.kernelapp"), "IPKernelApp", None)
+    return bool(application and application.initialized())
+
+
+def jupyter_folders() -> list[str]:
+    """Jupyter's data folders, first wins, as a Jupyter of this environment orders them.
+
+    Source: the documentation of ``jupyter_core.paths.jupyter_path``.
+    """
+    folders = [p.rstrip(os.sep) for p in os.environ.get("JUPYTER_PATH", "").split(os.pathsep) if p]
+    home = os.path.expanduser("~")
+    data = os.environ.get("JUPYTER_DATA_DIR") or (
+        os.path.join(home, "Library", "Jupyter")
+        if sys.platform == "darwin"
+        else os.path.join(
+            os.environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share"), "jupyter"
+        )
+    )
+    user = [data]
+    if site.ENABLE_USER_SITE and site.USER_BASE:
+        user.append(os.path.join(site.USER_BASE, "share", "jupyter"))
+    own = [os.path.join(sys.prefix, "share", "jupyter")]
+    folders += own + user if _environment_first() else user + own
+    folders += ["/usr/local/share/jupyter", "/usr/share/jupyter"]
+    return list(dict.fromkeys(folders))
+
+
+def _environment_first() -> bool:
+    wish = os.environ.get("JUPYTER_PREFER_ENV_PATH")
+    if wish is not None:
+        return wish.lower() not in ("no", "n", "false", "off", "0", "0.0")
+    try:
+        owned = os.stat(sys.prefix).st_uid == os.geteuid() or os.access(sys.prefix, os.W_OK)
+    except OSError:
+        owned = False
+    conda = os.environ.get("CONDA_PREFIX")
+    in_conda = (
+        conda is not None
+        and sys.prefix.startswith(conda)
+        and os.environ.get("CONDA_DEFAULT_ENV", "base") != "base"
+    )
+    return owned and (sys.prefix != sys.base_prefix or in_conda)
+
+
+def kernelspecs() -> list[Facts]:
+    """Every kernelspec called ``msnb``, in Jupyter's order: the first is the one it starts."""
+    found = []
+    for data in jupyter_folders():
+        folder = os.path.join(data, "kernels", KERNEL)
+        if not os.path.isdir(folder):
+            continue
+        spec: Facts = {"folder": folder, "python": None, "prefix": None, "there": False}
+        try:
+            with open(os.path.join(folder, "kernel.json"), encoding="utf-8") as file:
+                python = json.load(file)["argv"][0]
+            spec["python"] = str(python)
+            if os.path.isabs(spec["python"]):
+                spec["prefix"] = prefix_of(spec["python"])
+                spec["there"] = os.path.isfile(spec["python"])
+        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+            spec["error"] = f"{type(error).__name__}: {error}"
+        found.append(spec)
+    return found
+
+
+def repository(cwd: str | os.PathLike[str]) -> Path | None:
+    """The folder with msnb's pyproject.toml: around the working folder, else around the package."""
+    package = Path(__file__).resolve().parents[2]
+    for folder in (Path(cwd), *Path(cwd).parents, package):
+        try:
+            text = (folder / "pyproject.toml").read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        if re.search(r'^name\s*=\s*"msnb"\s*$', text, re.MULTILINE):
+            return folder
+    return None
+
+
+def _dot_venv(repo: Path | None) -> Facts | None:
+    if repo is None:
+        return None
+    path = repo / ".venv"
+    if path.is_symlink():
+        kind = "link" if path.exists() else "dangling"
+    else:
+        kind = "folder" if path.is_dir() else "missing"
+    return {
+        "path": str(path),
+        "kind": kind,
+        "prefix": os.path.realpath(path),
+        "python": (path / "bin" / "python").exists(),
+    }
+
+
+# --- packages ------------------------------------------------------------------------------------
+
+
+def _distribution(name: str) -> Facts | None:
+    try:
+        found = metadata.distribution(name)
+        version: Any = found.version
+    except (metadata.PackageNotFoundError, OSError, KeyError, ValueError):
+        return None
+    if not isinstance(version, str):  # a torn folder: metadata without a version
+        return None
+    return {
+        "version": version,
+        "folder": str(found.locate_file("")),
+        "requires": [str(line) for line in found.requires or []] if name == "mindspore" else [],
+    }
+
+
+def _shadows(cwd: Path) -> list[Facts]:
+    """Files that an import finds before the module it means: working folder and sys.path[0]."""
+    folders = [str(cwd), sys.path[0] if sys.path else ""]
+    own = os.path.realpath(sys.prefix)
+    names = {*_OURS, *getattr(sys, "stdlib_module_names", ())} - {
+        *sys.builtin_module_names,
+        *_HARMLESS,
+    }
+    found: dict[str, Facts] = {}
+    for folder in folders:
+        real = os.path.realpath(folder or str(cwd))
+        in_environment = os.path.basename(real) == "bin" or "site-packages" in real.split(os.sep)
+        if (real.startswith(own + os.sep) and in_environment) or real == os.path.dirname(
+            os.__file__
+        ):
+            continue
+        try:
+            entries = sorted(os.listdir(real))
+        except OSError:
+            continue
+        for entry in entries:
+            name, extension = os.path.splitext(entry)
+            path = os.path.join(real, entry)
+            if name in names and (
+                (extension == ".py" and os.path.isfile(path))
+                or (not extension and os.path.isfile(os.path.join(path, "__init__.py")))
+            ):
+                found[path] = {"module": name, "path": path}
+    return list(found.values())
+
+
+# --- fresh processes -----------------------------------------------------------------------------
+
+
+def _probe_all(device_target: str, cwd: Path, seconds: float) -> Facts:
+    names = ["mindspore", "torch", "light"]
+    wanted = {"cpu": None, "auto": "Ascend", "ascend": "Ascend", "gpu": "GPU"}
+    target = wanted.get(device_target.lower(), device_target)
+    if target:
+        names.insert(1, "device")
+    with ThreadPoolExecutor(len(names)) as pool:
+        started = {
+            name: pool.submit(
+                run_probe, f"TARGET = {target!r}\n{_PROBES[name]}", cwd=cwd, seconds=seconds
+            )
+            for name in names
+        }
+        return {name: future.result() for name, future in started.items()}
+
+
+def run_probe(code: str, *, cwd: Path, seconds: float = SECONDS) -> Facts:
+    """Run ``code`` in a fresh interpreter in ``cwd``; what it told, and how it ended.
+
+    ``end`` is ``ok``, ``exit N``, ``signal NAME`` or ``timeout``; ``told`` what it printed last;
+    ``stderr`` the last 4,000 characters.
+    """
+    environment = {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "1",  # a shadowing file gets no __pycache__ from us
+        "GLOG_logtostderr": "1",  # nor the reader's folder a log
+        "PYTHONIOENCODING": "utf-8",
+    }
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROBE_HEAD + code],
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return {"end": f"not started: {error}", "told": None, "stderr": ""}
+    try:
+        out, err = process.communicate(timeout=seconds)
+        end = "ok" if process.returncode == 0 else f"exit {process.returncode}"
+        if process.returncode < 0:
+            end = f"signal {_signal_name(-process.returncode)}"
+    except subprocess.TimeoutExpired:
+        _kill_group(process)
+        out, err = process.communicate()
+        end = "timeout"
+    told = None
+    for line in out.decode("utf-8", "replace").split("\n"):
+        if line.startswith(_MARK):
+            told = json.loads(line[len(_MARK) :])
+    return {"end": end, "told": told, "stderr": err.decode("utf-8", "replace")[-4000:]}
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except OSError:
+        process.kill()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+# --- the Ascend side -----------------------------------------------------------------------------
+
+# Default folders: CANN 8.5 and later install into `cann`, earlier ones into `ascend-toolkit`; root
+# below /usr/local, others below their home (hiascend.com, CANN software installation, set_env.sh).
+_CANN = ("cann", "ascend-toolkit/latest")
+_SET_ENV = ("cann/set_env.sh", "ascend-toolkit/set_env.sh")
+
+
+def _ascend(root: Path, installed: Facts) -> Facts:
+    home = os.environ.get("ASCEND_HOME_PATH")
+    bases = ["/usr/local/Ascend", os.path.join(os.path.expanduser("~"), "Ascend")]
+    toolkits = ([home] if home else []) + [f"{b}/{c}" for b in bases for c in _CANN]
+    cann = [f"{toolkit}/compiler/version.info" for toolkit in toolkits]
+    looked = ([] if home else ["$ASCEND_HOME_PATH (not set)"]) + toolkits
+    scripts = [f"{b}/{s}" for b in bases for s in _SET_ENV if _below(root, f"{b}/{s}").is_file()]
+    return {
+        "home_path": home,
+        "set_env": scripts,
+        "cann": {**_first_version(root, cann), "looked": looked},
+        **{
+            part: {**_first_version(root, [path]), "looked": [path]}
+            for part in ("driver", "firmware")
+            for path in [f"/usr/local/Ascend/{part}/version.info"]
+        },
+        "accepted": _accepted(installed["mindspore"]),
+    }
+
+
+def _below(root: Path, path: str) -> Path:
+    return root / path.lstrip("/")
+
+
+def _first_version(root: Path, paths: list[str]) -> Facts:
+    for path in paths:
+        try:
+            text = _below(root, path).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        found = re.search(r"^\s*Version\s*=\s*\[?([^\]\s]+)", text, re.MULTILINE | re.IGNORECASE)
+        return {"version": found[1] if found else None, "path": path}
+    return {"version": None, "path": None}
+
+
+def _accepted(mindspore: Facts | None) -> Facts:
+    """CANN's versions that the installed MindSpore accepts, read from its source by parsing."""
+    if mindspore is None:
+        return {"versions": None, "file": None}
+    file = os.path.join(mindspore["folder"], "mindspore", "run_check", "_check_version.py")
+    return {**accepted_cann(file), "file": file}
+
+
+def accepted_cann(file: str) -> Facts:
+    """The list that ``AscendEnvChecker.__init__`` assigns to ``self.version`` in ``file``."""
+    try:
+        with open(file, encoding="utf-8") as stream:
+            tree = ast.parse(stream.read())
+    except (OSError, SyntaxError, ValueError) as error:
+        return {"versions": None, "error": f"{type(error).__name__}: {error}"}
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.ClassDef) and node.name == "AscendEnvChecker"):
+            continue
+        for statement in ast.walk(node):
+            if not (
+                isinstance(statement, ast.Assign)
+                and isinstance(statement.targets[0], ast.Attribute)
+                and statement.targets[0].attr == "version"
+            ):
+                continue
+            try:
+                versions = ast.literal_eval(statement.value)
+            except ValueError:
+                continue
+            if isinstance(versions, (list, tuple)) and versions:
+                return {"versions": [str(version) for version in versions]}
+    return {"versions": None, "error": "no list of versions in class AscendEnvChecker"}

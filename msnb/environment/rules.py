@@ -1,0 +1,583 @@
+"""Rules that judge the facts: one function a row, from facts to a Check, and no other look."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable
+
+from msnb.environment.facts import KERNEL, Facts
+from msnb.report import Check
+
+PYTHONS = ((3, 10), (3, 11), (3, 12))  # wheels of MindSpore 2.10.0 on PyPI
+MINDSPORE = ((2, 7, 2), (2, 11))  # from, below: the range in pyproject.toml
+PINNED = "2.10.0"  # the version in constraints.txt
+FIRST = [2.0, 3.0]  # Tensor([1., 2.]) + 1
+
+Rule = Callable[[Facts], Check]
+
+
+def judge(facts: Facts) -> list[Check]:
+    """One Check a row, in the order in which they are worth reading.
+
+    A row that cannot be judged from ``facts`` has status ``error``; the others are still there.
+    """
+    rows = []
+    for name, rule in RULES.items():
+        try:
+            rows.append(rule(facts))
+        except Exception as error:
+            reason = f"could not be judged: {type(error).__name__}: {error}"
+            rows.append(Check(name, "error", reason, remedy="msnb doctor --json  # please report"))
+    return rows
+
+
+# --- one environment: interpreter, prefix, pip, kernel -------------------------------------------
+
+
+def _python(facts: Facts) -> Check:
+    python = facts["python"]
+    version = tuple(python["version"])
+    text = ".".join(map(str, version))
+    metrics = {"minor": version[1]}
+    expected = "Python " + ", ".join(f"{a}.{b}" for a, b in PYTHONS) + f": MindSpore {PINNED} has"
+    expected += " wheels for these"
+    found = f"{python['executable']} (Python {text}, {python['kind']})"
+    if version[:2] in PYTHONS:
+        summary = f"Python {version[0]}.{version[1]}: MindSpore has a wheel for it"
+        return Check("python", "ok", summary, found, expected, metrics=metrics)
+    return Check(
+        "python",
+        "failed",
+        f"Python {text}: MindSpore has no wheel for it",
+        found,
+        expected,
+        _new_environment(facts),
+        metrics,
+    )
+
+
+def _new_environment(facts: Facts) -> str:
+    if facts["python"]["kind"].startswith("conda"):
+        return "conda env create -f environment.yml && conda activate msnb && msnb doctor --fix"
+    return "rm -rf .venv && make setup  # with python3.11 installed"
+
+
+def _environment(facts: Facts) -> Check:
+    python, active = facts["python"], facts["active"]
+    own = prefix(facts)
+    expected = "the interpreter of an environment (venv or conda) made for this project"
+    if python["kind"] in ("system", "conda base"):
+        what = "the system's own Python" if python["kind"] == "system" else "conda's base"
+        return Check(
+            "environment",
+            "failed",
+            f"this is {what}, not an environment made for this project",
+            python["executable"],
+            expected,
+            _new_environment(facts)
+            if python["kind"] == "conda base"
+            else "make setup && .venv/bin/python -m msnb.environment",
+        )
+    if active["prefix"] and not facts["in_kernel"] and os.path.realpath(active["prefix"]) != own:
+        return Check(
+            "environment",
+            "failed",
+            f"this shell has another environment active ({active['variable']})",
+            f"running {python['executable']}, active {active['prefix']}",
+            "the active environment is the one this interpreter belongs to",
+            _activate(facts),
+        )
+    return Check(
+        "environment",
+        "ok",
+        f"interpreter and prefix are one environment, {python['prefix']}",
+        python["executable"],
+        expected,
+    )
+
+
+def _activate(facts: Facts) -> str:
+    python = facts["python"]
+    if python["kind"] == "conda":
+        return f"conda activate {shlex.quote(python['prefix'])}"
+    return f"source {shlex.quote(python['prefix'] + '/bin/activate')}"
+
+
+def _pip(facts: Facts) -> Check:
+    pip, own = facts["pip"], prefix(facts)
+    expected = f"pip installs into {facts['python']['prefix']}"
+    if pip["own"] is None:
+        return Check(
+            "pip",
+            "failed",
+            "this interpreter has no pip: what is installed elsewhere does not reach it",
+            f"pip on PATH: {pip['on_path'] or 'none'}",
+            expected,
+            f"{_typed(facts)} -m ensurepip --upgrade",
+        )
+    found = f"pip {pip['own']}; on PATH: {pip['on_path'] or 'none'}"
+    if facts["in_kernel"]:  # what a shell would find does not matter here: %pip is right
+        summary = "`%pip` installs here; a bare `!pip` need not"
+        return Check("pip", "ok", summary, found, expected)
+    if pip["on_path"] is None or pip["on_path_prefix"] == own:
+        return Check("pip", "ok", "installs here", found, expected)
+    if not facts["active"]["prefix"]:  # nobody expects a bare pip to be this one
+        summary = "`python -m pip` installs here; a bare `pip` does not: no environment is active"
+        return Check("pip", "ok", summary, found, expected)
+    return Check(
+        "pip",
+        "failed",
+        "a bare `pip` installs into another environment",
+        found,
+        expected,
+        f"{_typed(facts)} -m pip install ...  # in place of: pip install ...",
+    )
+
+
+def _kernel(facts: Facts) -> Check:
+    own = prefix(facts)
+    expected = f"the kernelspec `{KERNEL}` starts {facts['python']['executable']}"
+    fix = f"{_typed(facts)} -m msnb.environment --fix"
+    if not facts["kernelspecs"]:
+        summary = f"no kernelspec `{KERNEL}` is registered: notebooks have no kernel to choose"
+        return Check("kernel", "failed", summary, "", expected, fix)
+    if not facts["distributions"].get("ipykernel"):
+        remedy = _install(facts, "ipykernel")
+        return Check("kernel", "failed", "ipykernel is not installed", "", expected, remedy)
+    first = facts["kernelspecs"][0]
+    found = f"{first['folder']} starts {first['python']}"
+    if first["prefix"] == own and first["there"]:
+        summary = f"the kernelspec `{KERNEL}` starts this interpreter"
+        return Check("kernel", "ok", summary, found, expected)
+    if first.get("error"):
+        summary = f"kernel.json cannot be read: {first['error']}"
+        found = first["folder"]
+    elif first["prefix"] is None:
+        summary = f"starts whichever {first['python']!r} is found first, not this environment"
+    elif not first["there"]:
+        summary = "starts an interpreter that is no longer there"
+    else:
+        summary = "starts the interpreter of another environment"
+    if os.path.realpath(first["folder"]) != os.path.realpath(_own_kernelspec(facts)):
+        fix = f"rm -r {shlex.quote(first['folder'])} && {fix}"  # it would go on hiding ours
+    return Check("kernel", "failed", f"the kernelspec `{KERNEL}` {summary}", found, expected, fix)
+
+
+def _own_kernelspec(facts: Facts) -> str:
+    return os.path.join(facts["python"]["prefix"], "share", "jupyter", "kernels", KERNEL)
+
+
+def _dot_venv(facts: Facts) -> Check:
+    venv, own = facts[".venv"], prefix(facts)
+    expected = ".venv in the repository is this environment: make and VS Code use .venv/bin/python"
+    fix = f"{_typed(facts)} -m msnb.environment --fix"
+    if venv is None:
+        return Check(".venv", "skipped", "no repository of msnb around the working folder")
+    if venv["kind"] == "missing":
+        summary = "the repository has no .venv: make and VS Code look for .venv/bin/python"
+        return Check(".venv", "skipped", summary, "", expected, fix)
+    if venv["kind"] == "dangling":
+        summary = "links to a folder that is no longer there"
+        return Check(".venv", "failed", summary, f".venv -> {venv['prefix']}", expected, fix)
+    if not venv["python"]:
+        summary = "has no bin/python: it is a torn or moved environment"
+        return Check(".venv", "failed", summary, "", expected, "rm -rf .venv && make setup")
+    if venv["prefix"] != own:
+        return Check(
+            ".venv",
+            "failed",
+            "is another environment than the one that runs this",
+            f".venv is {venv['prefix']}, running {facts['python']['executable']}",
+            expected,
+            ".venv/bin/python -m msnb.environment  # or link this one: rm .venv, then --fix"
+            if venv["kind"] == "link"
+            else ".venv/bin/python -m msnb.environment",
+        )
+    return Check(".venv", "ok", "in the repository, is this environment", venv["path"], expected)
+
+
+# --- packages ------------------------------------------------------------------------------------
+
+
+def _mindspore(facts: Facts) -> Check:
+    installed, probe = facts["distributions"]["mindspore"], facts["probes"]["mindspore"]
+    told = probe["told"] or {}
+    low, high = (".".join(map(str, v)) for v in MINDSPORE)
+    expected = f"MindSpore {low} or later, below {high}, that can be imported"
+    version = told.get("version") or (installed or {}).get("version")
+    if version is None:
+        if facts["shadows"] and "ModuleNotFoundError" not in _last_line(probe):
+            return _not_importable("mindspore", facts, expected)
+        return Check(
+            "mindspore",
+            "failed",
+            "not installed in this environment",
+            _last_line(probe),
+            expected,
+            _install(facts, f"mindspore=={PINNED}"),
+        )
+    if "version" not in told:
+        return _not_importable("mindspore", facts, expected)
+    if not MINDSPORE[0] <= numbers(version) < MINDSPORE[1]:
+        return Check(
+            "mindspore",
+            "failed",
+            f"version {version} is outside the supported range",
+            told["file"],
+            expected,
+            _install(facts, f"mindspore=={PINNED}"),
+        )
+    return Check("mindspore", "ok", f"{version} is imported", told["file"], expected)
+
+
+def _first_operation(facts: Facts) -> Check:
+    probe = facts["probes"]["mindspore"]
+    told = probe["told"] or {}
+    name = "first operation"
+    expected = f"Tensor([1., 2.]) + 1 is {FIRST} on the CPU, in a fresh process"
+    if "version" not in told:
+        reason = "needs a MindSpore that can be imported"
+        return Check(name, "skipped", reason, "", expected)
+    if told.get("result") == FIRST:
+        metrics = {"max_abs_error": 0.0}
+        return Check(name, "ok", f"Tensor([1., 2.]) + 1 is {FIRST}", "", expected, metrics=metrics)
+    numpy = str(told.get("numpy", ""))
+    if "result" in told:
+        summary, found = "gives a wrong result", str(told["result"])
+    elif "error" in told:
+        summary, found = "raises " + told["error"][0], ": ".join(told["error"])
+    else:
+        summary, found = f"ends the process ({probe['end']})", _last_line(probe)
+    remedy = _install(facts, f"--force-reinstall --no-deps mindspore=={PINNED}")
+    if _numpy_two(facts):
+        summary += f", with NumPy {numpy}: see numpy"
+        remedy = _install(facts, '"numpy<2"')
+    return Check(name, "failed", summary, found, expected, remedy)
+
+
+def _numpy_two(facts: Facts) -> bool:
+    """Whether the first operation fails and NumPy's major version can be the cause."""
+    told = facts["probes"]["mindspore"]["told"] or {}
+    version = told.get("numpy")
+    return bool(version and numbers(version) >= (2,) and told.get("result") != FIRST)
+
+
+def _numpy(facts: Facts) -> Check:
+    light = (facts["probes"]["light"]["told"] or {}).get("numpy", {})
+    expected = "NumPy 1.25 or later with which MindSpore's first operation works: today NumPy 1.x"
+    remedy = _install(facts, '"numpy<2"')
+    if "version" not in light or "error" in light:
+        return _not_importable("numpy", facts, expected, remedy=remedy)
+    version = light["version"]
+    metrics = {"major": numbers(version)[0]}
+    if _numpy_two(facts):
+        return Check(
+            "numpy",
+            "failed",
+            f"{version}: this MindSpore was compiled against NumPy 1 and its first operation fails",
+            _numpy_line(facts) or light["file"],
+            expected,
+            remedy,
+            metrics,
+        )
+    told = facts["probes"]["mindspore"]["told"] or {}
+    if told.get("result") == FIRST:
+        summary = f"{version}: MindSpore's first operation works with it"
+        return Check("numpy", "ok", summary, light["file"], expected, metrics=metrics)
+    if numbers(version) >= (2,):  # MindSpore cannot be asked
+        summary = f"{version} is imported; MindSpore {PINNED} does not work with NumPy 2"
+        return Check("numpy", "failed", summary, light["file"], expected, remedy, metrics)
+    return Check("numpy", "ok", f"{version} is imported", light["file"], expected, metrics=metrics)
+
+
+def _numpy_line(facts: Facts) -> str:
+    for line in facts["probes"]["mindspore"]["stderr"].splitlines():
+        if "compiled using NumPy 1" in line:
+            return str(line).strip()
+    return ""
+
+
+def _torch(facts: Facts) -> Check:
+    installed, probe = facts["distributions"]["torch"], facts["probes"]["torch"]
+    told = probe["told"] or {}
+    expected = "PyTorch can be imported: it is the other half of every comparison"
+    if told.get("result") == FIRST:
+        version = told["version"]
+        summary = f"{version.partition('+')[0]} is imported"
+        return Check("torch", "ok", summary, f"{version}, {told['file']}", expected)
+    if installed is None and "ModuleNotFoundError" in _last_line(probe):
+        summary = "not installed in this environment"
+        return Check("torch", "failed", summary, "", expected, _install(facts, "torch"))
+    return _not_importable("torch", facts, expected)
+
+
+def _protobuf(facts: Facts) -> Check:
+    installed = facts["distributions"]["protobuf"]
+    light = (facts["probes"]["light"]["told"] or {}).get("google.protobuf", {})
+    wish = _requirement(facts, "protobuf")
+    expected = f"protobuf{wish}, as MindSpore's metadata asks for" if wish else "protobuf"
+    remedy = _install(facts, f'"protobuf{wish}"')
+    if installed is None:
+        return Check("protobuf", "failed", "not installed", "", expected, remedy)
+    if "version" not in light or "error" in light:
+        return _not_importable("protobuf", facts, expected, remedy=remedy)
+    version = light["version"]
+    if not satisfies(version, wish):
+        summary = f"{version} is outside of what MindSpore asks for ({wish})"
+        return Check("protobuf", "failed", summary, light["file"], expected, remedy)
+    return Check("protobuf", "ok", f"{version} is imported", light["file"], expected)
+
+
+def _requirement(facts: Facts, name: str) -> str:
+    for line in (facts["distributions"]["mindspore"] or {}).get("requires", []):
+        found = re.match(r"([\w.-]+)\s*\(?([^;)]*)", line)
+        if found and found[1].lower() == name and ";" not in line:
+            return found[2].replace(" ", "")
+    return ""
+
+
+def _shadowing(facts: Facts) -> Check:
+    shadows = facts["shadows"]
+    expected = "no file named like a module that is imported"
+    metrics = {"files": len(shadows)}
+    if not shadows:
+        summary = "no file in the working folder hides a module"
+        return Check("shadowing", "ok", summary, "", expected, metrics=metrics)
+    names = ", ".join(shadow["path"] for shadow in shadows)
+    modules = ", ".join(dict.fromkeys(shadow["module"] for shadow in shadows))
+    summary = f"`import` finds your files in place of {modules}"
+    return Check("shadowing", "failed", summary, names, expected, _rename(shadows), metrics)
+
+
+def _rename(shadows: list[Facts]) -> str:
+    moves = []
+    for shadow in shadows:
+        stem, extension = os.path.splitext(shadow["path"])
+        moves.append(f"mv {shlex.quote(shadow['path'])} {shlex.quote(stem + '_mine' + extension)}")
+    return "\n".join(moves)
+
+
+def _not_importable(name: str, facts: Facts, expected: str, *, remedy: str = "") -> Check:
+    """The row of a package that is there but breaks: its cause first, else a new copy of it."""
+    module = {"protobuf": "google.protobuf"}.get(name, name)
+    probe = facts["probes"][name if name in ("mindspore", "torch") else "light"]
+    error = ((probe["told"] or {}).get(module) or {}).get("error")
+    cause = ": ".join(error) if error else _last_line(probe)
+    if probe["end"] == "timeout":
+        summary = "importing it did not end in time"
+        return Check(
+            name, "error", summary, cause, expected, f"{_typed(facts)} -c 'import {module}'"
+        )
+    if "ModuleNotFoundError" in cause and f"'{module}'" in cause:
+        summary = "not installed in this environment"
+    elif probe["end"].startswith("signal"):
+        summary = f"importing it ends the process ({probe['end']})"
+    else:
+        summary = "importing it fails"
+    blamed = [shadow for shadow in facts["shadows"] if shadow["path"] in probe["stderr"] + cause]
+    blamed = blamed or [shadow for shadow in facts["shadows"] if shadow["module"] == module]
+    if blamed:
+        summary += f" because of {blamed[0]['path']}"
+        return Check(name, "failed", summary, cause, expected, _rename(blamed))
+    wish = _requirement(facts, "protobuf")
+    protobuf = (facts["distributions"]["protobuf"] or {}).get("version")
+    if name == "mindspore" and (not protobuf or not satisfies(protobuf, wish)):
+        summary += ": see protobuf"
+        remedy = _install(facts, f'"protobuf{wish}"')
+    if not remedy:
+        version = (facts["distributions"].get(name) or {}).get("version")
+        exact = f"{name}=={version.partition('+')[0]}" if version else name
+        remedy = _install(facts, f"--force-reinstall --no-deps {exact}")
+    return Check(name, "failed", summary, cause, expected, remedy)
+
+
+# --- the device and what it needs ----------------------------------------------------------------
+
+
+def _device(facts: Facts) -> Check:
+    target = facts["target"]
+    mindspore = facts["probes"]["mindspore"]["told"] or {}
+    expected = f"MindSpore runs an operation on {_spelt(target)} in a fresh process"
+    if "version" not in mindspore:
+        reason = "could not be tried: MindSpore cannot be imported"
+        return Check("device", "error", reason, "", expected, _mindspore(facts).remedy)
+    cpu = mindspore.get("result") == FIRST
+    if target.lower() == "cpu":
+        if cpu:
+            return Check("device", "ok", "CPU, as asked for", "", expected)
+        summary = "CPU, but it cannot run an operation: see first operation"
+        return Check("device", "failed", summary, "", expected, _first_operation(facts).remedy)
+    probe = facts["probes"]["device"]
+    told = probe["told"] or {}
+    there = told.get("result") == FIRST
+    if target.lower() == "auto":
+        best = f"{told.get('device')} and CPU" if there else "CPU"
+        if cpu:
+            return Check("device", "ok", f"auto: {best} can be used", _cause(probe), expected)
+        summary = "auto: not even the CPU can run an operation: see first operation"
+        return Check("device", "failed", summary, "", expected, _first_operation(facts).remedy)
+    name = _spelt(target)
+    if there and str(told.get("device", "")).lower() == target.lower():
+        return Check("device", "ok", f"{name}, as asked for", "", expected)
+    if probe["end"] == "timeout":
+        summary = f"{name} did not answer in time"
+        return Check("device", "error", summary, _last_line(probe), expected, "npu-smi info")
+    summary = f"{name} was asked for and cannot be used: {_cause(probe)}"
+    if there:
+        summary = f"{name} was asked for, but {told.get('device')} is what runs"
+    return Check("device", "failed", summary, "", expected, _device_remedy(facts, name))
+
+
+def _spelt(target: str) -> str:
+    known = {"cpu": "CPU", "gpu": "GPU", "ascend": "Ascend", "auto": "CPU, at least"}
+    return known.get(target.lower(), target)
+
+
+def _cause(probe: Facts) -> str:
+    """MindSpore's many lines on a device that it cannot load, as the one that says why."""
+    error = (probe["told"] or {}).get("error")
+    if not error:
+        return "" if probe["end"] == "ok" else f"{probe['end']} {_last_line(probe)}".strip()
+    text = error[1]
+    found = re.search(
+        r"Unsupported device target Ascend.*?Load dynamic library: \S+ failed\. (.+)",
+        text,
+        re.DOTALL,
+    )
+    if found:
+        return str(found[1].splitlines()[0].strip())
+    return str(text.strip().splitlines()[0].split(". Please")[0]) if text.strip() else str(error[0])
+
+
+def _device_remedy(facts: Facts, name: str) -> str:
+    if name == "Ascend":
+        return _set_env(facts) + "  # in the shell that then starts the kernel"
+    if name == "GPU":
+        return 'msnb doctor --device-target CPU  # in notebooks: device_target = "CPU"'
+    return "msnb doctor --device-target CPU  # targets are CPU, Ascend, GPU and auto"
+
+
+def _set_env(facts: Facts) -> str:
+    scripts = facts["ascend"]["set_env"] or ["/usr/local/Ascend/cann/set_env.sh"]
+    return f"source {shlex.quote(str(scripts[0]))}"
+
+
+def _cann(facts: Facts) -> Check:
+    cann, accepted = facts["ascend"]["cann"], facts["ascend"]["accepted"]
+    versions, version = accepted["versions"], cann["version"]
+    wanted = facts["target"].lower() == "ascend"
+    list_ = ", ".join(versions or [])
+    expected = f"CANN {list_} (from {accepted['file']})" if versions else "a CANN that fits"
+    if not cann["path"]:
+        summary = "not installed; looked for compiler/version.info in " + ", ".join(cann["looked"])
+        if versions:
+            summary += f"; this MindSpore accepts {list_}"
+        if not wanted:
+            return Check("CANN", "skipped", summary)
+        if facts["ascend"]["set_env"]:
+            return Check("CANN", "failed", summary, "", expected, _set_env(facts))
+        remedy = f"install CANN {(versions or ['as MindSpore asks for'])[-1]}, then: "
+        return Check("CANN", "failed", summary, "", expected, remedy + _set_env(facts))
+    if version is None:
+        summary = f"{cann['path']} names no version"
+        return Check("CANN", "error", summary, "", expected, f"cat {shlex.quote(cann['path'])}")
+    if not versions:
+        where = accepted["file"] or "no installed MindSpore"
+        summary = f"{version}; accepted versions could not be read from {where}"
+        return Check("CANN", "error", summary, accepted.get("error", ""), expected, "")
+    short = ".".join(version.split(".")[:2])
+    if short in versions:
+        return Check("CANN", "ok", f"{version}, accepted", cann["path"], expected)
+    return Check(
+        "CANN",
+        "failed" if wanted else "skipped",
+        f"{version} is not on this MindSpore's list ({list_})"
+        + ("" if wanted else "; not needed on the CPU"),
+        cann["path"],
+        expected,
+        f"install CANN {versions[-1]}, then: {_set_env(facts)}" if wanted else "",
+    )
+
+
+def _part(name: str) -> Rule:
+    def rule(facts: Facts) -> Check:
+        part = facts["ascend"][name]
+        wanted = facts["target"].lower() == "ascend"
+        expected = f"the Ascend {name} is installed"
+        if part["version"]:
+            return Check(name, "ok", part["version"], part["path"], expected)
+        if part["path"]:
+            summary, remedy = f"{part['path']} names no version", f"cat {shlex.quote(part['path'])}"
+            return Check(name, "error" if wanted else "skipped", summary, "", expected, remedy)
+        summary = "not installed; looked at " + ", ".join(part["looked"])
+        if not wanted:
+            return Check(name, "skipped", summary)
+        remedy = "npu-smi info -t board -i 0  # on the host; in a container mount /usr/local/Ascend"
+        return Check(name, "failed", summary, "", expected, remedy)
+
+    return rule
+
+
+# --- helpers -------------------------------------------------------------------------------------
+
+
+def prefix(facts: Facts) -> str:
+    """The real folder of the environment that the facts are about."""
+    return os.path.realpath(facts["python"]["prefix"])
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: ``2.10.0rc1`` is (2, 10, 0)."""
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else (0,)
+
+
+def satisfies(version: str, specifier: str) -> bool:
+    """Whether ``version`` meets ``specifier`` (``>=3.20,<4``); operators not known count as met."""
+    have = numbers(version)
+    for part in filter(None, specifier.split(",")):
+        found = re.match(r"(>=|<=|==|!=|>|<)([\d.]+)$", part)
+        if not found:
+            continue
+        limit = numbers(found[2])
+        width = max(len(have), len(limit))
+        a, b = (v + (0,) * (width - len(v)) for v in (have, limit))
+        met = {">=": a >= b, "<=": a <= b, "==": a == b, "!=": a != b, ">": a > b, "<": a < b}
+        if not met[found[1]]:
+            return False
+    return True
+
+
+def _typed(facts: Facts) -> str:
+    """This interpreter as one types it."""
+    return shlex.quote(str(facts["python"]["executable"]))
+
+
+def _install(facts: Facts, what: str) -> str:
+    return f"{_typed(facts)} -m pip install {what}"
+
+
+def _last_line(probe: Facts) -> str:
+    lines = [line.strip() for line in probe["stderr"].splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+RULES: dict[str, Rule] = {
+    "python": _python,
+    "environment": _environment,
+    "pip": _pip,
+    "kernel": _kernel,
+    ".venv": _dot_venv,
+    "mindspore": _mindspore,
+    "first operation": _first_operation,
+    "numpy": _numpy,
+    "torch": _torch,
+    "protobuf": _protobuf,
+    "shadowing": _shadowing,
+    "device": _device,
+    "CANN": _cann,
+    "driver": _part("driver"),
+    "firmware": _part("firmware"),
+}
