@@ -763,10 +763,17 @@ def _answer(payload: bytes) -> dict[str, Any]:
 
 
 def _settle() -> None:
-    """Wait for MindSpore's pending operations, where any can be pending."""
-    ms = sys.modules.get("mindspore")
-    if ms is not None and hasattr(ms, "runtime"):
-        ms.runtime.synchronize()
+    """Wait for MindSpore's pending operations; an asynchronous error is raised here.
+
+    ``ms.runtime.synchronize`` is no help on CPU: its first call logs an error and does nothing.
+    """
+    if "mindspore" not in sys.modules:
+        return
+    try:
+        from mindspore.common.api import _pynative_executor
+    except ImportError:  # half imported: nothing can be pending
+        return
+    _pynative_executor.sync()
 
 
 def _is_healthy() -> bool:
