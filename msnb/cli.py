@@ -1,0 +1,154 @@
+"""The command ``msnb``. Each verb imports what it needs when it is called."""
+
+# No `from __future__ import annotations`: typer reads the annotations, and typer itself is imported
+# in a function, so that `msnb doctor` works in an environment in which typer is broken.
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+if TYPE_CHECKING:
+    import typer
+
+
+def main() -> None:
+    """The entry point; exits with the verb's exit code."""
+    try:
+        app = make_app()
+    except ImportError as error:
+        if sys.argv[1:2] == ["doctor"]:
+            sys.exit(_doctor(sys.argv[2:]))
+        print(f"msnb cannot start: {error}. Type: msnb doctor", file=sys.stderr)
+        sys.exit(2)
+    app(prog_name="msnb")
+
+
+def make_app() -> "typer.Typer":
+    """The typer app with all verbs."""
+    import typer
+
+    app = typer.Typer(
+        help="From PyTorch to MindSpore and Ascend, with proof at every step.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    def show_version(wanted: bool) -> None:
+        if wanted:
+            from msnb import __version__
+
+            print(f"msnb {__version__}")
+            raise typer.Exit
+
+    @app.callback()
+    def options(
+        version: Annotated[
+            bool,
+            typer.Option(
+                "--version", callback=show_version, is_eager=True, help="Say the version."
+            ),
+        ] = False,
+    ) -> None:
+        pass
+
+    @app.command()
+    def doctor(
+        device_target: Annotated[
+            str, typer.Option(help="The device to be fit for: CPU, Ascend, GPU or auto.")
+        ] = "CPU",
+        json: Annotated[bool, typer.Option("--json", help="Print the Report as JSON.")] = False,
+        fix: Annotated[
+            bool, typer.Option("--fix", help="Register the kernel msnb and link .venv first.")
+        ] = False,
+    ) -> None:
+        """Is this environment fit? 0: yes; 1: no; 2: could not look."""
+        words = ["--device-target", device_target]
+        raise typer.Exit(_doctor(words + ["--json"] * json + ["--fix"] * fix))
+
+    @app.command()
+    def run(
+        notebooks: Annotated[
+            list[str] | None,
+            typer.Argument(help="Numbers (3, 05-07), names or paths; all where none is given."),
+        ] = None,
+        device_target: Annotated[
+            str | None, typer.Option(help="CPU (default), Ascend, GPU or auto.")
+        ] = None,
+        parameter: Annotated[
+            list[str] | None,
+            typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="Set a parameter."),
+        ] = None,
+        out: Annotated[
+            Path | None, typer.Option(help="A new folder for the results (default: runs/<time>).")
+        ] = None,
+        jobs: Annotated[
+            int | None, typer.Option(min=1, help="Notebooks at a time (default on CPU: cores).")
+        ] = None,
+        timeout: Annotated[float, typer.Option(help="Seconds a notebook may take.")] = 900,
+        cell_timeout: Annotated[float, typer.Option(help="Seconds one cell may take.")] = 300,
+        start_timeout: Annotated[float, typer.Option(help="Seconds a kernel may take.")] = 60,
+    ) -> None:
+        """Run notebooks, judge them. 0: all ok; 1: not all; 2: nothing ran."""
+        raise typer.Exit(
+            _run(
+                notebooks or [],
+                device_target,
+                parameter or [],
+                out,
+                jobs,
+                (start_timeout, cell_timeout, timeout),
+            )
+        )
+
+    return app
+
+
+def _doctor(arguments: list[str]) -> int:
+    from msnb.environment.__main__ import main as doctor_main
+
+    return doctor_main(arguments)
+
+
+def _run(
+    notebooks: list[str],
+    device_target: str | None,
+    parameters: list[str],
+    out: Path | None,
+    jobs: int | None,
+    seconds: tuple[float, float, float],
+) -> int:
+    import os
+    import shutil
+
+    from msnb.regression.catalog import Refused
+    from msnb.regression.progress import Progress
+    from msnb.regression.run import Limits, open_folder, plan, run_notebooks
+
+    try:
+        limits = Limits(*seconds)
+        planned = plan(notebooks, device_target=device_target, parameters=parameters)
+        folder = open_folder(planned, out)
+    except Refused as refusal:
+        print(refusal, file=sys.stderr)
+        print("nothing was run", file=sys.stderr)
+        return 2
+    if jobs is None:
+        jobs = min(os.cpu_count() or 1, 4) if planned.device == "CPU" else 1
+    progress = Progress([job.name for job in planned.jobs])
+    for note in planned.notes:
+        print(note, file=sys.stderr)
+    results, signum = run_notebooks(planned, folder, jobs=jobs, limits=limits, progress=progress)
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
+    print(results.to_report().text(width=width, colour=colour))
+    print(f"executed notebooks and results.json: {folder}")
+    if signum:
+        return 128 + signum
+    return 0 if results.ok else 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""One notebook through papermill, in a process of its own.
+
+``python -m msnb.regression.execute FD PARENT``: the request comes as JSON on standard input; what
+happens goes out as JSON lines on the file descriptor FD. The process judges nothing and keeps
+nothing but papermill's output file: it says in which cell and how the execution ended, because
+papermill's own metadata calls every cell ``completed`` after a dead kernel or a timeout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_SOCKET_ROOM = 107 - len("/kernel-01234567-89ab-cdef-0123-456789abcdef.json-ipc-1")
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+class _Stopped(BaseException):
+    """The runner asked this process to stop."""
+
+
+def main(arguments: list[str]) -> None:
+    """Execute what standard input asks for; every end, good or bad, is an event and exit code 0."""
+    descriptor, parent = int(arguments[0]), int(arguments[1])
+    os.set_inheritable(descriptor, False)
+    _die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what an interrupt means
+    signal.signal(signal.SIGTERM, _stop)
+    request = json.load(sys.stdin)
+    with os.fdopen(descriptor, "w", encoding="utf-8", buffering=1) as events:
+        execution = _Execution(request, events)
+        try:
+            end = execution.run()
+        except _Stopped:
+            end = {"status": "stopped"}
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        execution.kill_kernel()
+        with contextlib.suppress(BrokenPipeError):
+            execution.tell("end", **execution.where(), **end)
+    sys.stderr.flush()
+    os._exit(0)  # nothing is left to do, and tearing down zmq and its threads takes a second
+
+
+def _die_with(parent: int) -> None:
+    """Ask Linux for SIGTERM when the runner dies, even by SIGKILL."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
+    if os.getppid() != parent:  # it died before we asked
+        sys.exit(1)
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    raise _Stopped
+
+
+class _Execution:
+    def __init__(self, request: dict[str, Any], events: Any) -> None:
+        self.request = request
+        self._events = events
+        self._numbers: dict[int, int] = {}  # position in the notebook -> In [number]; 0: injected
+        self._position: int | None = None
+        self._ran = 0
+        self._ready = False
+        self._kernel: Any = None  # the subprocess.Popen of the kernel
+
+    def tell(self, event: str, **facts: Any) -> None:
+        self._events.write(json.dumps({"event": event, **facts}) + "\n")
+
+    def where(self) -> dict[str, Any]:
+        number = None if self._position is None else self._numbers.get(self._position)
+        return {"cell": number, "ran": self._ran, "ready": self._ready}
+
+    def run(self) -> dict[str, Any]:
+        import papermill
+        from nbclient.exceptions import CellTimeoutError, DeadKernelError
+        from papermill.exceptions import PapermillExecutionError
+
+        request = self.request
+        try:
+            papermill.execute_notebook(
+                _literal_path(request["notebook"]),
+                _literal_path(request["partial"]),
+                parameters=request["parameters"],
+                kernel_name=request["kernel"],
+                language="python",
+                progress_bar=False,
+                cwd=request["cwd"],
+                start_timeout=request["start_timeout"],
+                execution_timeout=request["cell_timeout"],
+                iopub_timeout=60,  # of 4 s, a busy machine makes time-outs that are none
+                shutdown_kernel=request["shutdown"],
+                kernel_manager_class=self._manager(),
+                on_notebook_start=self._on_start,
+                on_cell_execute=self._on_cell,
+                on_cell_executed=self._on_executed,
+            )
+        except PapermillExecutionError as error:
+            self._position = self._position_of(error)
+            return {
+                "status": "raised",
+                "error": _error(error.ename, error.evalue, error.traceback),
+            }
+        except DeadKernelError:
+            return {"status": "died", "signal": self._exit_status()}
+        except CellTimeoutError:
+            return {"status": "timeout"}
+        except Exception as error:
+            import traceback
+
+            traceback.print_exc()
+            status = "internal" if self._ready else "no kernel"
+            return {"status": status, "error": _error(type(error).__name__, str(error), [])}
+        return {"status": "completed"}
+
+    def kill_kernel(self) -> None:
+        """Kill whatever is left of the kernel and its process group."""
+        if self._kernel is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._kernel.pid, signal.SIGKILL)
+            with contextlib.suppress(Exception):
+                self._kernel.wait(5)
+
+    def _manager(self) -> type[Any]:
+        from jupyter_client import AsyncKernelManager
+
+        execution = self
+
+        class Manager(AsyncKernelManager):  # type: ignore[misc]
+            """Jupyter's own, over private sockets, which shows us the process it started."""
+
+            def __init__(self, **options: Any) -> None:
+                super().__init__(**options)
+                if len(execution.request["runtime"]) < _SOCKET_ROOM:
+                    self.transport = "ipc"  # two runs may pick the same free TCP port
+
+            async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
+                await super()._async_launch_kernel(kernel_cmd, **options)
+                execution._kernel = getattr(self.provisioner, "process", None)
+
+            _launch_kernel = _async_launch_kernel
+
+        return Manager
+
+    def _on_start(self, notebook: Any) -> None:
+        number = 0
+        for position, cell in enumerate(notebook.cells):
+            if cell.cell_type != "code" or not cell.source.strip():
+                continue
+            if "injected-parameters" in cell.metadata.get("tags", []):
+                self._numbers[position] = 0
+            else:
+                number += 1
+                self._numbers[position] = number
+        self._ready = True
+        self.tell("ready", cells=number)
+
+    def _on_cell(self, cell: Any, cell_index: int) -> None:
+        self._position = cell_index
+        self.tell("cell", number=self._numbers.get(cell_index))
+
+    def _on_executed(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
+        if execute_reply["content"]["status"] == "ok" and self._numbers.get(cell_index):
+            self._ran += 1
+
+    def _position_of(self, error: Any) -> int | None:
+        # A cell tagged raises-exception raises without ending the run; papermill fails it at the
+        # end and says which one it was.
+        return error.cell_index if error.cell_index in self._numbers else self._position
+
+    def _exit_status(self) -> int | None:
+        if self._kernel is None:
+            return None
+        with contextlib.suppress(Exception):
+            self._kernel.wait(2)
+        code = self._kernel.returncode
+        return int(code) if code is not None else None
+
+
+def _literal_path(path: str) -> str:
+    """A path that papermill's ``str.format`` gives back unchanged."""
+    return str(Path(path)).replace("{", "{{").replace("}", "}}")
+
+
+def _error(name: str, message: str, traceback: list[str]) -> dict[str, str]:
+    return {
+        "name": name,
+        "message": _ANSI.sub("", message),
+        "traceback": _ANSI.sub("", "\n".join(traceback)),
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
