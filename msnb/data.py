@@ -131,10 +131,11 @@ def mnist(
     >>> loader = mnist("data/mnist", framework="torch", split="test")  # doctest: +SKIP
 
     Sources: LeCun, Cortes and Burges, The MNIST database (the IDX format); MD5 of the compressed
-    files as in torchvision; mean and std as in PyTorch's MNIST example.
+    files as in torchvision, of the unpacked ones as in secml; mean and std as in PyTorch's MNIST
+    example.
     """
     framework, split = _checked(framework, split)
-    size = _positive("size", size)
+    size, channels = _positive("size", size), _channels(channels)
     pixels, labels = _both(split, lambda part: _read_mnist(Path(folder), part, checksum))
     return _loader(
         _with_channels(_prepared(pixels[:, None], 255, mean, std, size), channels),
@@ -280,7 +281,10 @@ class Batches:
         indices = self.order.indices(self.order.begin())
         for batch in range(len(self)):
             chosen = indices[batch * self.batch_size : (batch + 1) * self.batch_size]
-            yield self.images[chosen], self.labels[chosen]
+            yield (
+                np.take(self.images, chosen, axis=0),
+                self.labels[chosen],
+            )  # plain strides for torch
 
 
 def _loader(
@@ -479,6 +483,10 @@ def _both(split: Split, read: Any) -> tuple[NDArray[np.uint8], Labels]:
 # --- files ------------------------------------------------------------------------------------
 
 _MD5 = {
+    "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+    "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+    "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+    "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
     "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
     "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
     "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
@@ -647,7 +655,7 @@ def _content(path: Path, checksum: Checksum, published: str) -> bytes:
     if expected is None:
         raise ValueError(
             f"no checksum is published for {path.name}, so checksum='require' cannot be met; "
-            "use checksum='warn', or the compressed (MNIST) or Python version (CIFAR-10)"
+            "use checksum='warn', or CIFAR-10's Python version"
         )
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != expected:
@@ -680,15 +688,12 @@ def _choose(name: str, value: object, valid: tuple[str, ...]) -> str:
 
 
 def _integer(name: str, value: object, least: int) -> int:
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = least - 1
-    if isinstance(value, bool) or number < least:
-        kind = (
-            TypeError if isinstance(value, bool) or not hasattr(value, "__index__") else ValueError
-        )
-        raise kind(f"{name} is a whole number, {least} or more, not {value!r}")
+    expected = f"{name} is a whole number, {least} or more, not {value!r}"
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(expected)
+    number = operator.index(value)
+    if number < least:
+        raise ValueError(expected)
     return number
 
 

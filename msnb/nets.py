@@ -2,7 +2,7 @@
 
 ``torch_net, ms_net = LeNet(seed=0)`` makes both; ``LeNet.torch()`` and ``LeNet.mindspore()`` make
 one, with the same weights for the same seed. PyTorch initialises, under that seed; the weights are
-then copied to MindSpore by name. Neither framework's global random state is touched.
+then copied to MindSpore by name. No global random state is left changed.
 
 Both nets are in training mode, in which PyTorch's start anyway; MindSpore's would start in
 evaluation mode.
@@ -19,6 +19,8 @@ import operator
 from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 __all__ = ["LeNet", "Twin"]
 
@@ -49,10 +51,12 @@ class Twin(ABC):
             return self.torch_class()(*args).train()
 
     def _mindspore(self, torch_net: Any, *args: Any) -> Any:
-        from mindspore.nn.utils import no_init_parameters
-
-        with no_init_parameters():  # draws nothing from MindSpore's random state
+        # MindSpore's initialisers draw from NumPy's global random state.
+        state = np.random.get_state()
+        try:
             ms_net = self.mindspore_class()(*args)
+        finally:
+            np.random.set_state(state)
         self.copy_weights(torch_net, ms_net)
         return ms_net.set_train()
 
