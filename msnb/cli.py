@@ -140,7 +140,14 @@ def _run(
     progress = Progress([job.name for job in planned.jobs])
     for note in planned.notes:
         print(note, file=sys.stderr)
-    results, signum = run_notebooks(planned, folder, jobs=jobs, limits=limits, progress=progress)
+    try:
+        results, signum = run_notebooks(
+            planned, folder, jobs=jobs, limits=limits, progress=progress
+        )
+    except OSError as error:
+        where = error.filename or folder
+        print(f"stopped, the results cannot be written: {error.strerror}: {where}", file=sys.stderr)
+        return 1
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
     print(results.to_report().text(width=width, colour=colour))

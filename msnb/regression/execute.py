@@ -13,6 +13,7 @@ import ctypes
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -24,8 +25,8 @@ _SOCKET_ROOM = 107 - len("/kernel-01234567-89ab-cdef-0123-456789abcdef.json-ipc-
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
-class _Stopped(BaseException):
-    """The runner asked this process to stop."""
+class _Stopped(KeyboardInterrupt):
+    """The runner asked this process to stop; asyncio lets through no other BaseException."""
 
 
 def main(arguments: list[str]) -> None:
@@ -36,16 +37,19 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what an interrupt means
     signal.signal(signal.SIGTERM, _stop)
     request = json.load(sys.stdin)
-    with os.fdopen(descriptor, "w", encoding="utf-8", buffering=1) as events:
-        execution = _Execution(request, events)
-        try:
-            end = execution.run()
-        except _Stopped:
-            end = {"status": "stopped"}
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        execution.kill_kernel()
-        with contextlib.suppress(BrokenPipeError):
-            execution.tell("end", **execution.where(), **end)
+    events = os.fdopen(descriptor, "w", encoding="utf-8", buffering=1)
+    execution = _Execution(request, events)
+    try:
+        end = execution.run()
+    except _Stopped:
+        end = {"status": "stopped"}
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    execution.kill_kernel()
+    with contextlib.suppress(BrokenPipeError):
+        execution.tell("end", **execution.where(), **end)
+    if os.getppid() != parent:  # killed: nobody else is left to tidy up
+        os.chdir("/")
+        shutil.rmtree(request["private"], ignore_errors=True)
     sys.stderr.flush()
     os._exit(0)  # nothing is left to do, and tearing down zmq and its threads takes a second
 
@@ -139,7 +143,7 @@ class _Execution:
 
             def __init__(self, **options: Any) -> None:
                 super().__init__(**options)
-                if len(execution.request["runtime"]) < _SOCKET_ROOM:
+                if len(os.fsencode(execution.request["runtime"])) < _SOCKET_ROOM:
                     self.transport = "ipc"  # two runs may pick the same free TCP port
 
             async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:

@@ -37,14 +37,14 @@ class NotebookResult:
     """One notebook's part of ``results.json``.
 
     ``verdict`` is ``ok``, ``failed``, ``error`` (it could not be decided: the kernel never started,
-    the run was interrupted) or ``skipped`` (never started). ``cell`` is the failing cell: its
+    the run was interrupted) or ``skipped`` (with the reason). ``cell`` is the failing cell: its
     ``In [number]`` in the notebook, its id and first line. ``error`` has name, message, traceback.
     """
 
     notebook: str
     source: str
     parameters: dict[str, Any]
-    verdict: Verdict = "skipped"
+    verdict: Verdict = "error"
     reason: str = "not started"
     remedy: str = ""
     cell: dict[str, Any] | None = None

@@ -311,6 +311,7 @@ class _Run:
             "parameters": job.injected,
             "kernel": job.notebook.kernel,
             "cwd": str(work),
+            "private": str(private),
             "runtime": str(private / "runtime"),
             "start_timeout": math.ceil(self.limits.start),
             "cell_timeout": math.ceil(self.limits.cell),
