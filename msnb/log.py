@@ -50,8 +50,9 @@ class TrainLog:
 
     The file gets every step, handed to the operating system before ``step`` returns, so it is
     complete after ``kill -9``. Opening it again appends under a new run id. Missing folders are
-    made. ``every=N`` shows the first step, each N-th and the first one that is not finite; 0 shows
-    only the last kind. ``on_step(record)`` is called with the line as a dict, after it was written.
+    made. ``every=N`` shows the first step, each N-th, and any in which a number stops being
+    finite; 0 shows only the last kind. ``on_step(record)`` is called with the line as a dict, after
+    it was written.
     ``stop_on_nonfinite=True`` raises ``NonFiniteLoss`` at a NaN or infinite loss.
 
     A line holds run, step, epoch, loss, lr, shapes, dtypes, seconds, samples_per_s and the extra
@@ -91,7 +92,7 @@ class TrainLog:
         self._stop = stop_on_nonfinite
         self._step = 0
         self._lines = 0
-        self._was_finite = True
+        self._odd: set[str] = set()  # what was not finite in the step before
         self._file = _open(self.path)
         self._torn = _ends_torn(self._file, self.path)
         self._mark = time.perf_counter()
@@ -166,7 +167,7 @@ class TrainLog:
         self._step = number
         try:
             self._emit(record, odd, extra)
-            self._was_finite = not odd
+            self._odd = set(odd)
             failed = self._call_hook(record)
         finally:
             self._mark = time.perf_counter()
@@ -198,7 +199,7 @@ class TrainLog:
                 + ("; free some space, and the log can go on" if full else ""),
             ) from None
         self._lines += 1
-        if (self._every and shown) or (odd and self._was_finite):
+        if (self._every and shown) or set(odd) - self._odd:
             # A pipe or a file would show the line much later; a kernel's stream flushes itself.
             print(_readable(record, odd, extra), flush=isinstance(sys.stdout, io.TextIOWrapper))
 
@@ -381,8 +382,6 @@ def _number(name: str, value: Any) -> float:
     if type(value) is float:
         return value
     given = value
-    if hasattr(value, "detach"):
-        value = value.detach()
     shape = getattr(value, "shape", None)
     if shape is not None and hasattr(value, "item"):
         if math.prod(shape) != 1:

@@ -81,6 +81,14 @@ def test_every_0_shows_only_what_is_not_finite(tmp_path, capsys):
     assert shown == ["step 3", "step 6"]  # the first of each row of them
 
 
+def test_a_loss_that_turns_nan_is_shown_although_something_else_was_inf_before(tmp_path, capsys):
+    with TrainLog(tmp_path / "t.jsonl", every=0) as log:
+        for loss in (1.0, 2.0, math.nan, math.nan):
+            log.step(loss=loss, norm=math.inf)
+    shown = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["step 1", "step 3"]
+
+
 def test_seconds_are_those_since_the_step_before(tmp_path, monkeypatch):
     clock = iter([10.0, 12.0, 12.5, 14.5, 14.75])  # open; read, end; read, end
     monkeypatch.setattr(msnb.log.time, "perf_counter", lambda: next(clock))
