@@ -75,8 +75,8 @@ import mindspore as ms
 tell()
 try:
     ms.set_device(TARGET)
-    found["result"] = (ms.Tensor([1.0, 2.0]) + 1).asnumpy().tolist()
     found["device"] = ms.get_context("device_target")
+    found["result"] = (ms.Tensor([1.0, 2.0]) + 1).asnumpy().tolist()
 except BaseException as error:
     found["error"] = [type(error).__name__, str(error)]
 tell()
@@ -118,7 +118,7 @@ def gather(
     """
     folder = Path.cwd() if cwd is None else Path(cwd).absolute()
     repo = repository(folder)
-    installed = {name: _distribution(name) for name in DISTRIBUTIONS}
+    installed = {name: distribution(name) for name in DISTRIBUTIONS}
     probes = _probe_all(device_target, folder, seconds)
     return {
         "schema": SCHEMA,
@@ -136,6 +136,7 @@ def gather(
         ".venv": _dot_venv(repo),
         "distributions": installed,
         "shadows": _shadows(folder),
+        "python_path": _python_path(),
         "probes": probes,
         "ascend": _ascend(Path(root), installed),
     }
@@ -149,6 +150,7 @@ def _python() -> Facts:
         "executable": sys.executable,
         "version": list(sys.version_info[:3]),
         "prefix": sys.prefix,
+        "real_prefix": os.path.realpath(sys.prefix),
         "base_prefix": sys.base_prefix,
         "kind": environment_kind(sys.prefix),
         "platform": sys.platform,
@@ -157,7 +159,7 @@ def _python() -> Facts:
 
 
 def environment_kind(prefix: str) -> str:
-    """``venv``, ``conda``, ``conda base`` or ``system``, from what lies in the folder ``prefix``."""
+    """``venv``, ``conda``, ``conda base`` or ``system``, from what lies in ``prefix``."""
     if os.path.isdir(os.path.join(prefix, "conda-meta")):
         return "conda base" if os.path.isdir(os.path.join(prefix, "condabin")) else "conda"
     return "venv" if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")) else "system"
@@ -169,7 +171,12 @@ def _active() -> Facts:
     conda = os.environ.get("CONDA_PREFIX")
     if os.environ.get("CONDA_DEFAULT_ENV") == "base":
         conda = None
-    return {"prefix": venv or conda, "variable": "VIRTUAL_ENV" if venv else "CONDA_PREFIX"}
+    prefix = venv or conda
+    return {
+        "prefix": prefix,
+        "real_prefix": os.path.realpath(prefix) if prefix else None,
+        "variable": "VIRTUAL_ENV" if venv else "CONDA_PREFIX",
+    }
 
 
 def _pip(installed: Facts) -> Facts:
@@ -247,12 +254,19 @@ def _environment_first() -> bool:
 
 def kernelspecs() -> list[Facts]:
     """Every kernelspec called ``msnb``, in Jupyter's order: the first is the one it starts."""
+    own = os.path.join(sys.prefix, "share", "jupyter", "kernels", KERNEL)
     found = []
     for data in jupyter_folders():
         folder = os.path.join(data, "kernels", KERNEL)
         if not os.path.isdir(folder):
             continue
-        spec: Facts = {"folder": folder, "python": None, "prefix": None, "there": False}
+        spec: Facts = {
+            "folder": folder,
+            "own": os.path.realpath(folder) == os.path.realpath(own),
+            "python": None,
+            "prefix": None,
+            "there": False,
+        }
         try:
             with open(os.path.join(folder, "kernel.json"), encoding="utf-8") as file:
                 python = json.load(file)["argv"][0]
@@ -298,7 +312,8 @@ def _dot_venv(repo: Path | None) -> Facts | None:
 # --- packages ------------------------------------------------------------------------------------
 
 
-def _distribution(name: str) -> Facts | None:
+def distribution(name: str) -> Facts | None:
+    """An installed distribution's version and folder, from its metadata."""
     try:
         found = metadata.distribution(name)
         version: Any = found.version
@@ -313,22 +328,26 @@ def _distribution(name: str) -> Facts | None:
     }
 
 
+def _python_path() -> list[str]:
+    return [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+
+
 def _shadows(cwd: Path) -> list[Facts]:
-    """Files that an import finds before the module it means: working folder and sys.path[0]."""
-    folders = [str(cwd), sys.path[0] if sys.path else ""]
-    own = os.path.realpath(sys.prefix)
-    names = {*_OURS, *getattr(sys, "stdlib_module_names", ())} - {
-        *sys.builtin_module_names,
-        *_HARMLESS,
-    }
+    """Files that an import finds before the module it means, and through which folder."""
+    modules = _OURS | set(getattr(sys, "stdlib_module_names", ()))
+    modules -= {*sys.builtin_module_names, *_HARMLESS}
+    first = sys.path[0] if sys.path and sys.path[0] else str(cwd)
     found: dict[str, Facts] = {}
-    for folder in folders:
-        real = os.path.realpath(folder or str(cwd))
-        in_environment = os.path.basename(real) == "bin" or "site-packages" in real.split(os.sep)
-        if (real.startswith(own + os.sep) and in_environment) or real == os.path.dirname(
-            os.__file__
-        ):
+    for folder, through in (
+        (str(cwd), "the working folder"),
+        (first, "the working folder" if first == str(cwd) else "the folder of the script"),
+        *((part, "PYTHONPATH") for part in _python_path()),
+    ):
+        real = os.path.realpath(folder)
+        if _belongs_to_python(real):
             continue
+        # a toolkit may bring parts of its own through PYTHONPATH: only whole packages count there
+        names = _OURS - {"google"} if through == "PYTHONPATH" else modules
         try:
             entries = sorted(os.listdir(real))
         except OSError:
@@ -340,8 +359,17 @@ def _shadows(cwd: Path) -> list[Facts]:
                 (extension == ".py" and os.path.isfile(path))
                 or (not extension and os.path.isfile(os.path.join(path, "__init__.py")))
             ):
-                found[path] = {"module": name, "path": path}
+                found.setdefault(
+                    path, {"module": name, "path": path, "folder": folder, "through": through}
+                )
     return list(found.values())
+
+
+def _belongs_to_python(folder: str) -> bool:
+    own = os.path.realpath(sys.prefix) + os.sep
+    standard = os.path.dirname(os.path.realpath(os.__file__))
+    in_environment = os.path.basename(folder) == "bin" or "site-packages" in folder.split(os.sep)
+    return folder.startswith(standard) or (folder.startswith(own) and in_environment)
 
 
 # --- fresh processes -----------------------------------------------------------------------------

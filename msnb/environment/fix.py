@@ -22,22 +22,23 @@ def apply(
     ``prefix`` and ``python`` are this environment and its interpreter unless given; ``cwd`` is
     where the repository is looked for first. Doing it again changes nothing.
 
-    Raises ``OSError`` where a file cannot be written, ``ValueError`` outside of an environment.
+    Raises ``OSError`` where a file cannot be written, and ``ValueError`` where this Python has no
+    ipykernel, which a kernel needs.
 
     >>> apply()  # doctest: +SKIP
     ['kernelspec: msnb already starts <env>/bin/python', '.venv: already is this environment']
     """
-    kind = facts.environment_kind(str(prefix or sys.prefix))
-    if kind in ("system", "conda base"):
-        raise ValueError(
-            f"{prefix or sys.prefix} is not an environment of its own ({kind}): nothing is "
-            "registered there. Activate the environment msnb, or type: make setup"
-        )
     folder = Path(prefix or sys.prefix)
-    return [
-        register_kernelspec(folder, python or sys.executable),
-        link_dot_venv(facts.repository(cwd or Path.cwd()), folder),
-    ]
+    if prefix is None and facts.distribution("ipykernel") is None:
+        raise ValueError(
+            f"{folder} has no ipykernel, so a kernel there would not start; "
+            "nothing was changed. Activate the environment msnb, or type: make setup"
+        )
+    done = [register_kernelspec(folder, python or sys.executable)]
+    kind = facts.environment_kind(str(folder))
+    if kind in ("system", "conda base"):
+        return [*done, f".venv: not linked, {folder} is not an environment of its own ({kind})"]
+    return [*done, link_dot_venv(facts.repository(cwd or Path.cwd()), folder)]
 
 
 def register_kernelspec(prefix: Path, python: str) -> str:

@@ -66,21 +66,24 @@ def _new_environment(facts: Facts) -> str:
 
 def _environment(facts: Facts) -> Check:
     python, active = facts["python"], facts["active"]
-    own = prefix(facts)
-    expected = "the interpreter of an environment (venv or conda) made for this project"
-    if python["kind"] in ("system", "conda base"):
-        what = "the system's own Python" if python["kind"] == "system" else "conda's base"
+    expected = "an environment (venv or conda) into which MindSpore is installed"
+    if python["kind"] in ("system", "conda base") and not facts["distributions"]["mindspore"]:
+        base = python["kind"] == "conda base"
         return Check(
             "environment",
             "failed",
-            f"this is {what}, not an environment made for this project",
+            f"this is {'conda base' if base else 'the Python of the system'}, without MindSpore",
             python["executable"],
             expected,
             _new_environment(facts)
-            if python["kind"] == "conda base"
+            if base
             else "make setup && .venv/bin/python -m msnb.environment",
         )
-    if active["prefix"] and not facts["in_kernel"] and os.path.realpath(active["prefix"]) != own:
+    if (
+        active["prefix"]
+        and not facts["in_kernel"]
+        and active["real_prefix"] != python["real_prefix"]
+    ):
         return Check(
             "environment",
             "failed",
@@ -89,13 +92,8 @@ def _environment(facts: Facts) -> Check:
             "the active environment is the one this interpreter belongs to",
             _activate(facts),
         )
-    return Check(
-        "environment",
-        "ok",
-        f"interpreter and prefix are one environment, {python['prefix']}",
-        python["executable"],
-        expected,
-    )
+    summary = f"interpreter and prefix are one environment, {python['prefix']}"
+    return Check("environment", "ok", summary, python["executable"], expected)
 
 
 def _activate(facts: Facts) -> str:
@@ -106,7 +104,7 @@ def _activate(facts: Facts) -> str:
 
 
 def _pip(facts: Facts) -> Check:
-    pip, own = facts["pip"], prefix(facts)
+    pip, own = facts["pip"], facts["python"]["real_prefix"]
     expected = f"pip installs into {facts['python']['prefix']}"
     if pip["own"] is None:
         return Check(
@@ -137,7 +135,7 @@ def _pip(facts: Facts) -> Check:
 
 
 def _kernel(facts: Facts) -> Check:
-    own = prefix(facts)
+    own = facts["python"]["real_prefix"]
     expected = f"the kernelspec `{KERNEL}` starts {facts['python']['executable']}"
     fix = f"{_typed(facts)} -m msnb.environment --fix"
     if not facts["kernelspecs"]:
@@ -160,17 +158,20 @@ def _kernel(facts: Facts) -> Check:
         summary = "starts an interpreter that is no longer there"
     else:
         summary = "starts the interpreter of another environment"
-    if os.path.realpath(first["folder"]) != os.path.realpath(_own_kernelspec(facts)):
+    if facts["in_kernel"] and first["there"] and _starts_dot_venv(first, facts):
+        summary += ": the notebook runs in another kernel"
+        fix = f"Kernel > Change Kernel... > {KERNEL}"
+    elif not first["own"]:
         fix = f"rm -r {shlex.quote(first['folder'])} && {fix}"  # it would go on hiding ours
     return Check("kernel", "failed", f"the kernelspec `{KERNEL}` {summary}", found, expected, fix)
 
 
-def _own_kernelspec(facts: Facts) -> str:
-    return os.path.join(facts["python"]["prefix"], "share", "jupyter", "kernels", KERNEL)
+def _starts_dot_venv(spec: Facts, facts: Facts) -> bool:
+    return bool(facts[".venv"] and spec["prefix"] == facts[".venv"]["prefix"])
 
 
 def _dot_venv(facts: Facts) -> Check:
-    venv, own = facts[".venv"], prefix(facts)
+    venv, own = facts[".venv"], facts["python"]["real_prefix"]
     expected = ".venv in the repository is this environment: make and VS Code use .venv/bin/python"
     fix = f"{_typed(facts)} -m msnb.environment --fix"
     if venv is None:
@@ -185,16 +186,13 @@ def _dot_venv(facts: Facts) -> Check:
         summary = "has no bin/python: it is a torn or moved environment"
         return Check(".venv", "failed", summary, "", expected, "rm -rf .venv && make setup")
     if venv["prefix"] != own:
-        return Check(
-            ".venv",
-            "failed",
-            "is another environment than the one that runs this",
-            f".venv is {venv['prefix']}, running {facts['python']['executable']}",
-            expected,
-            ".venv/bin/python -m msnb.environment  # or link this one: rm .venv, then --fix"
-            if venv["kind"] == "link"
-            else ".venv/bin/python -m msnb.environment",
-        )
+        found = venv["path"] + (f" -> {venv['prefix']}" if venv["kind"] == "link" else "")
+        remedy = f"{shlex.quote(venv['path'])}/bin/python -m msnb.environment"
+        if venv["kind"] == "link":
+            remedy += f"\nrm {shlex.quote(venv['path'])} && {fix}  # or make it this environment"
+        summary = "is another environment than the one that runs this"
+        found += f", running {facts['python']['executable']}"
+        return Check(".venv", "failed", summary, found, expected, remedy)
     return Check(".venv", "ok", "in the repository, is this environment", venv["path"], expected)
 
 
@@ -293,10 +291,9 @@ def _numpy(facts: Facts) -> Check:
 
 
 def _numpy_line(facts: Facts) -> str:
-    for line in facts["probes"]["mindspore"]["stderr"].splitlines():
-        if "compiled using NumPy 1" in line:
-            return str(line).strip()
-    return ""
+    stderr = " ".join(facts["probes"]["mindspore"]["stderr"].split())
+    found = re.search(r"A module that was compiled using NumPy 1.*? may crash\.", stderr)
+    return found[0] if found else ""
 
 
 def _torch(facts: Facts) -> Check:
@@ -343,20 +340,32 @@ def _shadowing(facts: Facts) -> Check:
     expected = "no file named like a module that is imported"
     metrics = {"files": len(shadows)}
     if not shadows:
-        summary = "no file in the working folder hides a module"
+        summary = "no file in the working folder or on PYTHONPATH hides a module"
         return Check("shadowing", "ok", summary, "", expected, metrics=metrics)
     names = ", ".join(shadow["path"] for shadow in shadows)
     modules = ", ".join(dict.fromkeys(shadow["module"] for shadow in shadows))
-    summary = f"`import` finds your files in place of {modules}"
-    return Check("shadowing", "failed", summary, names, expected, _rename(shadows), metrics)
+    through = " and ".join(dict.fromkeys(shadow["through"] for shadow in shadows))
+    summary = f"`import` finds other files in place of {modules}, through {through}"
+    return Check("shadowing", "failed", summary, names, expected, _unhide(shadows, facts), metrics)
 
 
-def _rename(shadows: list[Facts]) -> str:
-    moves = []
+def _unhide(shadows: list[Facts], facts: Facts) -> str:
+    """Rename what lies in the reader's folder; take a folder that hides packages off PYTHONPATH."""
+    lines = []
+    hiding = {s["folder"] for s in shadows if s["through"] == "PYTHONPATH"}
+    if hiding:
+        kept = [part for part in facts["python_path"] if part not in hiding]
+        lines.append(
+            "export PYTHONPATH=" + shlex.quote(os.pathsep.join(kept))
+            if kept
+            else "unset PYTHONPATH"
+        )
     for shadow in shadows:
-        stem, extension = os.path.splitext(shadow["path"])
-        moves.append(f"mv {shlex.quote(shadow['path'])} {shlex.quote(stem + '_mine' + extension)}")
-    return "\n".join(moves)
+        if shadow["through"] != "PYTHONPATH":
+            stem, extension = os.path.splitext(shadow["path"])
+            new = f"{stem}_mine{extension}"
+            lines.append(f"mv {shlex.quote(shadow['path'])} {shlex.quote(new)}")
+    return "\n".join(lines)
 
 
 def _not_importable(name: str, facts: Facts, expected: str, *, remedy: str = "") -> Check:
@@ -380,7 +389,7 @@ def _not_importable(name: str, facts: Facts, expected: str, *, remedy: str = "")
     blamed = blamed or [shadow for shadow in facts["shadows"] if shadow["module"] == module]
     if blamed:
         summary += f" because of {blamed[0]['path']}"
-        return Check(name, "failed", summary, cause, expected, _rename(blamed))
+        return Check(name, "failed", summary, cause, expected, _unhide(blamed, facts))
     wish = _requirement(facts, "protobuf")
     protobuf = (facts["distributions"]["protobuf"] or {}).get("version")
     if name == "mindspore" and (not protobuf or not satisfies(protobuf, wish)):
@@ -401,23 +410,19 @@ def _device(facts: Facts) -> Check:
     mindspore = facts["probes"]["mindspore"]["told"] or {}
     expected = f"MindSpore runs an operation on {_spelt(target)} in a fresh process"
     if "version" not in mindspore:
-        reason = "could not be tried: MindSpore cannot be imported"
-        return Check("device", "error", reason, "", expected, _mindspore(facts).remedy)
+        return Check("device", "skipped", "needs a MindSpore that can be imported", "", expected)
     cpu = mindspore.get("result") == FIRST
+    undecided = Check("device", "skipped", "needs a first operation that works", "", expected)
     if target.lower() == "cpu":
-        if cpu:
-            return Check("device", "ok", "CPU, as asked for", "", expected)
-        summary = "CPU, but it cannot run an operation: see first operation"
-        return Check("device", "failed", summary, "", expected, _first_operation(facts).remedy)
+        return Check("device", "ok", "CPU, as asked for", "", expected) if cpu else undecided
     probe = facts["probes"]["device"]
     told = probe["told"] or {}
     there = told.get("result") == FIRST
     if target.lower() == "auto":
-        best = f"{told.get('device')} and CPU" if there else "CPU"
-        if cpu:
-            return Check("device", "ok", f"auto: {best} can be used", _cause(probe), expected)
-        summary = "auto: not even the CPU can run an operation: see first operation"
-        return Check("device", "failed", summary, "", expected, _first_operation(facts).remedy)
+        rest = "so can Ascend" if there else f"Ascend cannot: {_cause(probe)}"
+        return Check("device", "ok", f"CPU can be used, {rest}", "", expected) if cpu else undecided
+    if told.get("device") and not there and not cpu:
+        return undecided
     name = _spelt(target)
     if there and str(told.get("device", "")).lower() == target.lower():
         return Check("device", "ok", f"{name}, as asked for", "", expected)
@@ -474,12 +479,13 @@ def _cann(facts: Facts) -> Check:
         summary = "not installed; looked for compiler/version.info in " + ", ".join(cann["looked"])
         if versions:
             summary += f"; this MindSpore accepts {list_}"
-        if not wanted:
+        elif accepted["file"]:
+            summary += f"; which versions are accepted could not be read from {accepted['file']}"
+        if not wanted or _device_works(facts):
             return Check("CANN", "skipped", summary)
         if facts["ascend"]["set_env"]:
             return Check("CANN", "failed", summary, "", expected, _set_env(facts))
-        remedy = f"install CANN {(versions or ['as MindSpore asks for'])[-1]}, then: "
-        return Check("CANN", "failed", summary, "", expected, remedy + _set_env(facts))
+        return Check("CANN", "failed", summary, "", expected, _install_cann(facts))
     if version is None:
         summary = f"{cann['path']} names no version"
         return Check("CANN", "error", summary, "", expected, f"cat {shlex.quote(cann['path'])}")
@@ -490,15 +496,23 @@ def _cann(facts: Facts) -> Check:
     short = ".".join(version.split(".")[:2])
     if short in versions:
         return Check("CANN", "ok", f"{version}, accepted", cann["path"], expected)
-    return Check(
-        "CANN",
-        "failed" if wanted else "skipped",
-        f"{version} is not on this MindSpore's list ({list_})"
-        + ("" if wanted else "; not needed on the CPU"),
-        cann["path"],
-        expected,
-        f"install CANN {versions[-1]}, then: {_set_env(facts)}" if wanted else "",
-    )
+    summary = f"{version} is not among those that this MindSpore accepts ({list_})"
+    if not wanted:
+        summary += "; not needed without Ascend"
+        return Check("CANN", "skipped", summary, cann["path"], expected)
+    return Check("CANN", "failed", summary, cann["path"], expected, _install_cann(facts))
+
+
+def _install_cann(facts: Facts) -> str:
+    versions = facts["ascend"]["accepted"]["versions"]
+    which = f"CANN {versions[-1]}" if versions else "the CANN that your MindSpore names"
+    return f"{_set_env(facts)}  # after installing {which} from hiascend.com"
+
+
+def _device_works(facts: Facts) -> bool:
+    """Whether Ascend ran an operation: then a missing version file proves nothing."""
+    told = (facts["probes"].get("device") or {}).get("told") or {}
+    return told.get("device") == "Ascend" and told.get("result") == FIRST
 
 
 def _part(name: str) -> Rule:
@@ -512,20 +526,18 @@ def _part(name: str) -> Rule:
             summary, remedy = f"{part['path']} names no version", f"cat {shlex.quote(part['path'])}"
             return Check(name, "error" if wanted else "skipped", summary, "", expected, remedy)
         summary = "not installed; looked at " + ", ".join(part["looked"])
-        if not wanted:
+        if not wanted or _device_works(facts):
             return Check(name, "skipped", summary)
-        remedy = "npu-smi info -t board -i 0  # on the host; in a container mount /usr/local/Ascend"
+        remedy = (
+            f"ls /usr/local/Ascend/{name}  # on the host: install it from hiascend.com; "
+            f"in a container: docker run -v /usr/local/Ascend/{name}:/usr/local/Ascend/{name} ..."
+        )
         return Check(name, "failed", summary, "", expected, remedy)
 
     return rule
 
 
 # --- helpers -------------------------------------------------------------------------------------
-
-
-def prefix(facts: Facts) -> str:
-    """The real folder of the environment that the facts are about."""
-    return os.path.realpath(facts["python"]["prefix"])
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -570,12 +582,12 @@ RULES: dict[str, Rule] = {
     "pip": _pip,
     "kernel": _kernel,
     ".venv": _dot_venv,
+    "shadowing": _shadowing,
     "mindspore": _mindspore,
     "first operation": _first_operation,
     "numpy": _numpy,
     "torch": _torch,
     "protobuf": _protobuf,
-    "shadowing": _shadowing,
     "device": _device,
     "CANN": _cann,
     "driver": _part("driver"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 
@@ -39,8 +38,8 @@ def shorter(text: str, facts: Facts) -> str:
         (python["prefix"], "<env>"),
         (facts[".venv"] and _is_ours(facts) and facts[".venv"]["path"], "<env>"),
     ):
-        for form in {path, os.path.realpath(path)} if path else ():
-            if len(form) > 1:
+        for form in (path, python["real_prefix"]) if label == "<env>" else (path,):
+            if form and len(form) > 1:
                 labels[form] = label
     for path in sorted(labels, key=len, reverse=True):
         text = _replace(text, path, labels[path])
@@ -54,7 +53,7 @@ def _replace(text: str, path: str, label: str) -> str:
 
 
 def _is_ours(facts: Facts) -> bool:
-    return bool(facts[".venv"]["prefix"] == os.path.realpath(facts["python"]["prefix"]))
+    return bool(facts[".venv"]["prefix"] == facts["python"]["real_prefix"])
 
 
 def _remedy(text: str, facts: Facts) -> str:

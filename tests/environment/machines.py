@@ -1,0 +1,158 @@
+"""Facts of machines, composed: fit ones, to be broken in one way at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ENV = "/home/lin/msnb/.venv"
+SITE = f"{ENV}/lib/python3.11/site-packages"
+
+
+def fit_facts(target: str = "CPU") -> dict[str, Any]:
+    """A composed machine: made by `make`, no Ascend."""
+    return {
+        "schema": 1,
+        "target": target,
+        "python": {
+            "executable": f"{ENV}/bin/python",
+            "version": [3, 11, 9],
+            "prefix": ENV,
+            "real_prefix": ENV,
+            "base_prefix": "/usr",
+            "kind": "venv",
+            "platform": "linux",
+            "machine": "x86_64",
+        },
+        "places": {"cwd": "/home/lin/msnb", "home": "/home/lin", "repo": "/home/lin/msnb"},
+        "active": {"prefix": None, "real_prefix": None, "variable": "CONDA_PREFIX"},
+        "pip": {"own": "26.0", "on_path": "/usr/bin/pip", "on_path_prefix": "/usr"},
+        "in_kernel": False,
+        "kernelspecs": [
+            {
+                "folder": f"{ENV}/share/jupyter/kernels/msnb",
+                "own": True,
+                "python": f"{ENV}/bin/python",
+                "prefix": ENV,
+                "there": True,
+            }
+        ],
+        ".venv": {"path": ENV, "kind": "folder", "prefix": ENV, "python": True},
+        "distributions": {
+            "mindspore": {
+                "version": "2.10.0",
+                "folder": SITE,
+                "requires": ["numpy>=1.25.0", "protobuf>=7.34.1"],
+            },
+            "mindspore-ascend": None,
+            "mindspore-dev": None,
+            "numpy": {"version": "1.26.4", "folder": SITE, "requires": []},
+            "torch": {"version": "2.13.0+cpu", "folder": SITE, "requires": []},
+            "protobuf": {"version": "7.36.2", "folder": SITE, "requires": []},
+            "ipykernel": {"version": "7.4.0", "folder": SITE, "requires": []},
+            "pip": {"version": "26.0", "folder": SITE, "requires": []},
+        },
+        "shadows": [],
+        "python_path": [],
+        "probes": {
+            "mindspore": {
+                "end": "ok",
+                "stderr": "",
+                "told": {
+                    "version": "2.10.0",
+                    "file": f"{SITE}/mindspore/__init__.py",
+                    "numpy": "1.26.4",
+                    "stage": "first operation",
+                    "result": [2.0, 3.0],
+                },
+            },
+            "torch": {
+                "end": "ok",
+                "stderr": "",
+                "told": {
+                    "version": "2.13.0+cpu",
+                    "file": f"{SITE}/torch/__init__.py",
+                    "result": [2.0, 3.0],
+                },
+            },
+            "light": {
+                "end": "ok",
+                "stderr": "",
+                "told": {
+                    "numpy": {"version": "1.26.4", "file": f"{SITE}/numpy/__init__.py"},
+                    "google.protobuf": {
+                        "version": "7.36.2",
+                        "file": f"{SITE}/google/protobuf/__init__.py",
+                    },
+                },
+            },
+        },
+        "ascend": {
+            "home_path": None,
+            "set_env": [],
+            "cann": {
+                "version": None,
+                "path": None,
+                "looked": ["$ASCEND_HOME_PATH (not set)", "/usr/local/Ascend/cann"],
+            },
+            "driver": {
+                "version": None,
+                "path": None,
+                "looked": ["/usr/local/Ascend/driver/version.info"],
+            },
+            "firmware": {
+                "version": None,
+                "path": None,
+                "looked": ["/usr/local/Ascend/firmware/version.info"],
+            },
+            "accepted": {
+                "versions": ["8.2", "8.3", "8.5", "9.0", "9.1"],
+                "file": f"{SITE}/mindspore/run_check/_check_version.py",
+            },
+        },
+    }
+
+
+# What MindSpore 2.10.0 says on a CPU machine, recorded.
+NO_ASCEND = """Unsupported device target Ascend. This process only supports one of the ['CPU']. \
+Please check whether the Ascend environment is installed and configured correctly, and check \
+whether current mindspore wheel package was built with "-e Ascend". For details, please refer to \
+"Device load error message".
+
+----------------------------------------------------
+- Device load error message:
+----------------------------------------------------
+Load dynamic library: libmindspore_ascend.so.2 failed. libge_runner.so: cannot open shared object \
+file: No such file or directory
+Load dynamic library: libmindspore_ops_ascend.so failed. libmindspore_ascend_res_manager.so: \
+cannot open shared object file: No such file or directory
+"""
+
+
+def ascend_facts() -> dict[str, Any]:
+    """The same machine with an Ascend device, composed."""
+    facts = fit_facts("Ascend")
+    facts["probes"]["device"] = {
+        "end": "ok",
+        "stderr": "",
+        "told": {"device": "Ascend", "result": [2.0, 3.0]},
+    }
+    toolkit = "/usr/local/Ascend/cann"
+    facts["ascend"]["home_path"] = toolkit
+    facts["ascend"]["set_env"] = [f"{toolkit}/set_env.sh"]
+    facts["ascend"]["cann"] |= {"version": "9.0.0", "path": f"{toolkit}/compiler/version.info"}
+    for part in ("driver", "firmware"):
+        facts["ascend"][part] |= {
+            "version": "25.0.rc1",
+            "path": f"/usr/local/Ascend/{part}/version.info",
+        }
+    return facts
+
+
+def no_ascend_facts() -> dict[str, Any]:
+    facts = fit_facts("Ascend")
+    facts["probes"]["device"] = {
+        "end": "ok",
+        "stderr": "",
+        "told": {"error": ["RuntimeError", NO_ASCEND]},
+    }
+    return facts
