@@ -233,7 +233,7 @@ class Report:
                 lines.append(left.rstrip())
                 left = indent
             body = _wrap(check.summary or check.found, room)
-            if check.summary and check.found and check.found not in check.summary:
+            if _adds(check):
                 body += _labelled("found", check.found, room)
             if not check and check.status != "skipped" and check.expected:
                 body += _labelled("expected", check.expected, room)
@@ -303,13 +303,18 @@ def _display(bundle: dict[str, Any]) -> None:
         display(bundle, raw=True)
 
 
+def _adds(check: Check) -> bool:
+    """Whether what was found tells more than the summary; nobody asks where all is well."""
+    return bool(not check and check.summary and check.found) and check.found not in check.summary
+
+
 def _html_row(check: Check) -> str:
     def cell(text: str, style: str = "") -> str:
         shown = html.escape(text).replace("\n", "<br>")
         return f'<td style="text-align:left;vertical-align:top;{style}">{shown}</td>'
 
     summary = check.summary or check.found
-    if check.summary and check.found and check.found not in check.summary:
+    if _adds(check):
         summary += f"\nfound: {check.found}"
     settled = check.status in ("ok", "skipped")
     return (

@@ -442,7 +442,9 @@ class Difference:
     ``off`` marks the elements that differ beyond the limit, ``nonfinite`` how many of these are
     NaN or Inf on one side only. ``worst`` is the index of the largest difference in units of the
     limit (a finite one, unless only NaN and Inf differ), ``distance``, ``limit`` and ``times``
-    belong to it. ``max_abs`` and ``max_rel`` are over finite elements.
+    belong to it. ``max_abs`` and ``max_rel`` are over finite elements; ``map`` holds each element's
+    difference in units of its limit, Inf where only one side is finite, and the plain difference
+    where the limit is zero.
     """
 
     size: int
@@ -456,6 +458,7 @@ class Difference:
     times: float
     max_abs: float
     max_rel: float
+    map: Any
 
 
 def difference(
@@ -470,61 +473,71 @@ def difference(
     >>> found.count, found.nonfinite, found.worst, found.times
     (2, 1, (2,), 5.0)
     """
-    bound = np.broadcast_to(limit, expected.shape)
+    exact = actual.dtype.kind in "biu" and expected.dtype.kind in "biu"
+    a, e = _wide(actual), _wide(expected)
+    bound = np.asarray(limit, dtype=float)
+    if not expected.size:
+        none = np.zeros(expected.shape, dtype=bool)
+        return Difference(0, none, 0, 0, 0, (), 0.0, 0.0, 0.0, 0.0, 0.0, none)
     with np.errstate(all="ignore"):
-        exact = actual.dtype.kind in "biu" and expected.dtype.kind in "biu"
-        a, e = _wide(actual), _wide(expected)
-        distance = np.abs(a - e)
-        off = distance > bound
+        distance = np.asarray(a - e)
+        distance = np.abs(distance) if distance.dtype.kind == "c" else np.abs(distance, distance)
+        distance = np.asarray(distance)
         if exact:
-            differ = _unequal_integers(actual, expected)
-            off = differ if not np.any(bound) else off & differ
-            distance = np.where(differ & (distance == 0), 1.0, distance)
-        special = ~np.isfinite(distance)
+            unequal = _unequal_integers(actual, expected)
+            distance[unequal & (distance == 0)] = 1.0  # equal only in float64
+        off = np.asarray(distance > bound)
         nonfinite = both_nan = 0
-        if special.any():
+        special = np.zeros(())
+        if not np.isfinite(distance.sum()):
+            special = ~np.isfinite(distance)
             nan = np.isnan(a) & np.isnan(e)
+            same = (a == e) | nan if equal_nan else a == e
             both_nan = int(np.count_nonzero(nan))
-            same = (a == e) | (nan if equal_nan else False)
-            off = np.where(special, ~same, off)
-            distance = np.where(special, np.where(same, 0.0, np.inf), distance)
-            nonfinite = int(np.count_nonzero(off & special))
+            distance[special] = np.where(same[special], 0.0, np.inf)
+            off[special] = ~same[special]
+            special &= off
+            nonfinite = int(np.count_nonzero(special))
         count = int(np.count_nonzero(off))
-        if not distance.size:
-            return Difference(0, off, 0, 0, 0, (), 0.0, 0.0, 0.0, 0.0, 0.0)
-        times = distance / np.where(bound == 0, np.where(distance == 0, 1.0, 0.0), bound)
-        finite = np.isfinite(distance) if nonfinite else None
-        if nonfinite == count and count:  # only NaN and Inf differ: show one of them
-            flat = int(np.argmax(off))
-        elif finite is not None:
-            # Among equals (all Inf, as with a limit of 0) the largest distance counts.
-            flat = _argmax(np.where(finite, times, -1.0), np.where(finite, distance, -1.0))
+        times = distance if not bound.any() else _ratio(distance, bound)
+        if nonfinite and nonfinite < count:
+            flat = int(np.argmax(np.where(special, -1.0, times)))
         else:
-            flat = _argmax(times, distance)
-        plain = distance if finite is None else np.where(finite, distance, 0.0)
-        size = np.abs(e)
-        relative = plain / np.where(size > 0, size, np.inf)
-        worst = tuple(int(i) for i in np.unravel_index(flat, expected.shape))
-        return Difference(
-            size=int(expected.size),
-            off=off,
-            count=count,
-            nonfinite=nonfinite,
-            both_nan=both_nan,
-            worst=worst,
-            distance=float(distance[worst]),
-            limit=float(bound[worst]),
-            times=float(times[worst]),
-            max_abs=float(plain.max()),
-            max_rel=float(np.nanmax(relative)) if relative.size else 0.0,
-        )
+            flat = int(np.argmax(times))
+        plain = np.where(special, 0.0, distance) if nonfinite else distance
+    worst = tuple(int(i) for i in np.unravel_index(flat, expected.shape))
+    at_worst = float(np.broadcast_to(bound, expected.shape)[worst])
+    return Difference(
+        size=int(expected.size),
+        off=off,
+        count=count,
+        nonfinite=nonfinite,
+        both_nan=both_nan,
+        worst=worst,
+        distance=float(distance[worst]),
+        limit=at_worst,
+        times=float(distance[worst]) / at_worst if at_worst else math.inf if count else 0.0,
+        max_abs=float(plain.max()),
+        max_rel=_largest_ratio(plain, e),
+        map=times,
+    )
 
 
-def _argmax(first: Any, second: Any) -> int:
-    top = int(np.argmax(first))
-    if np.isfinite(first.ravel()[top]):
-        return top
-    return int(np.argmax(np.where(np.isinf(first), second, -1.0)))
+def _largest_ratio(distance: Any, expected: Any) -> float:
+    """The largest finite ``distance / |expected|``, in pieces that stay in the cache."""
+    d, e = distance.ravel(), expected.ravel()
+    worst = 0.0
+    with np.errstate(all="ignore"):
+        for start in range(0, d.size, 65_536):
+            ratio = d[start : start + 65_536] / np.abs(e[start : start + 65_536])
+            worst = max(worst, float(ratio.max(initial=0.0, where=ratio < np.inf)))
+    return worst
+
+
+def _ratio(distance: Any, bound: Any) -> Any:
+    times = np.asarray(distance / bound)
+    times[np.isnan(times)] = 0.0  # 0 / 0: nothing allowed, nothing there
+    return times
 
 
 def _wide(array: Any) -> Any:
@@ -585,7 +598,7 @@ def _compare_arrays(
     if e.size > 1:
         severity = (0 if values.status == "ok" else 1, found.times)
         weight = severity[0] * 1e300 + min(severity[1], 1e299)
-        picture = (weight, Picture(leaf.path, wide[0], wide[1], bound, found, names))
+        picture = (weight, Picture(leaf.path, wide[0], wide[1], found, names))
     return checks, picture
 
 
@@ -676,7 +689,6 @@ def _limit(
     a: Any, e: Any, dtype: str, options: _Options, prefix: str
 ) -> tuple[Any, Any, str, float]:
     """The limit in force, the derived one (for the patterns), in words, and the terms assumed."""
-    size = np.abs(e)
     stated = options.rtol is not None or options.atol is not None
     if limits.is_float(dtype):
         try:
@@ -692,10 +704,11 @@ def _limit(
         own, terms = "", options.reduction
         if terms is None:
             terms, own = limits.estimate(dtype, a, e, floor), dtype
-        with np.errstate(all="ignore"):
-            scale = np.fmax(np.where(np.isfinite(size), size, 0.0), floor)
-            derived = limits.limit(dtype, terms, scale, collected=own) + _tiny(dtype)
-        unit = float(limits.limit(dtype, terms, 1.0, collected=own))
+        unit = float(limits.limit(dtype, terms, collected=own))
+        derived = _finite_size(e)
+        np.maximum(derived, floor, out=derived)
+        derived *= unit
+        derived += _tiny(dtype)
         how = "given" if options.reduction is not None else "estimated"
         level = f"{floor:.3g}" if options.scale is None else "scale"
         rule = (
@@ -707,9 +720,15 @@ def _limit(
     if not stated:
         return derived, derived, rule, terms
     rtol, atol = options.rtol or 0.0, options.atol or 0.0
-    with np.errstate(all="ignore"):
-        bound = atol + np.where(np.isfinite(size), rtol * size, 0.0)
+    bound = atol + rtol * _finite_size(e)
     return bound, derived, f"within {atol:g} + {rtol:g} * |expected| (given)", terms
+
+
+def _finite_size(values: Any) -> Any:
+    size = np.asarray(np.abs(values))
+    if not math.isfinite(size.sum()):
+        size[~np.isfinite(size)] = 0.0
+    return size
 
 
 def _tiny(dtype: str) -> float:

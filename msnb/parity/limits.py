@@ -110,11 +110,12 @@ def magnitude(actual: Any, expected: Any) -> float:
 
 
 def _rms(values: Any) -> float:
-    size = np.abs(values)
     with np.errstate(all="ignore"):
-        square = float(np.vdot(size, size))
+        flat = values.ravel()
+        square = float(np.vdot(flat, flat).real)
         if math.isfinite(square) and square > 0:
-            return math.sqrt(square / np.count_nonzero(size))
+            return math.sqrt(square / np.count_nonzero(flat))
+        size = np.abs(flat)
         size = size[np.isfinite(size) & (size > 0)]
         if not size.size:
             return 0.0
@@ -131,7 +132,7 @@ def estimate(dtype: str, actual: Any, expected: Any, scale: Any) -> int:
     removed: a wrong factor is not noise. At most 16,384 (16 for the small dtypes), so a fault
     everywhere cannot excuse itself; 1,024 where fewer than 16 elements say anything.
     """
-    step = max(1, expected.size // 65_536)
+    step = max(1, expected.size // 16_384)
     a, e = actual.ravel()[::step], expected.ravel()[::step]
     size = np.broadcast_to(scale, expected.shape).ravel()[::step]
     with np.errstate(all="ignore"):

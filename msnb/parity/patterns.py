@@ -104,6 +104,17 @@ class _View:
         self.judged = off & self.finite  # what a transformation has to explain
 
     @cached_property
+    def sample(self) -> _Array:
+        """Flat indices of some elements that are off, to turn down a wrong idea cheaply."""
+        flat = np.flatnonzero(self.judged)
+        return flat[:: max(1, flat.size // 2048)]
+
+    def plausible(self, candidate: _Array, slack: float = 1.0) -> bool:
+        """Whether ``candidate``, the values at ``sample``, turns into ``actual`` there."""
+        left = np.abs(self.actual.flat[self.sample] - candidate)
+        return bool(np.all(left <= slack * self.tolerance.flat[self.sample]))
+
+    @cached_property
     def before(self) -> float:
         return float(np.sqrt(np.mean(np.abs(self.difference[self.judged]) ** 2)))
 
@@ -134,8 +145,6 @@ def _search(view: _View) -> Iterator[Pattern]:
     whole = next((found for find in _WHOLE if (found := find(view, view.finite))), None)
     if whole is not None:
         yield whole
-        if whole.kind == "clamped" and (place := _sign_place(view)):
-            yield place
         return
     place = _place(view)
     if place:
@@ -226,7 +235,10 @@ def _factor(view: _View, among: _Array) -> Pattern | None:
     factor = np.vdot(e / top, a / top) / np.vdot(e / top, e / top)
     if not np.isfinite(factor) or factor == 0:
         return None
-    tolerance = view.tolerance * max(1.0, abs(factor))
+    slack = max(1.0, abs(factor))
+    if not view.plausible(factor * view.expected.flat[view.sample], slack):
+        return None
+    tolerance = view.tolerance * slack
     if not view.explains(factor * view.expected, among=among, tolerance=tolerance):
         return None
     doubt = float(np.median(view.tolerance[view.judged])) / top
@@ -323,6 +335,8 @@ def _offset(view: _View, among: _Array) -> Pattern | None:
     if np.unique(view.expected[view.judged][:64]).size < 2:
         return None
     offset = difference.mean()
+    if not view.plausible(view.expected.flat[view.sample] + offset):
+        return None
     if not view.explains(view.expected + offset, among=among):
         return None
     return Pattern(
@@ -342,10 +356,11 @@ def _affine(view: _View, among: _Array) -> Pattern | None:
         return None
     factor = np.vdot(e - centre, a - a.mean()) / spread
     offset = a.mean() - factor * centre
-    tolerance = view.tolerance * max(1.0, abs(factor))
-    if factor == 0 or not view.explains(
-        factor * view.expected + offset, among=among, tolerance=tolerance
-    ):
+    slack = max(1.0, abs(factor))
+    if not factor or not view.plausible(factor * view.expected.flat[view.sample] + offset, slack):
+        return None
+    tolerance = view.tolerance * slack
+    if not view.explains(factor * view.expected + offset, among=among, tolerance=tolerance):
         return None
     return Pattern(
         "affine",
@@ -366,7 +381,7 @@ def _per_index(view: _View, among: _Array) -> Pattern | None:
             continue  # a place says more
         usable = np.where(among, 1.0, 0.0)
         weight = usable.sum(axis=rest, keepdims=True)
-        if np.any((weight > 0) & (weight < 3)):
+        if np.any((weight > 0) & (weight < 5)):
             continue
         a = np.where(among, view.actual, 0.0)
         e = np.where(among, view.expected, 0.0)
@@ -400,6 +415,8 @@ def _per_index(view: _View, among: _Array) -> Pattern | None:
 
 def _magnitude(view: _View, among: _Array) -> Pattern | None:
     if np.count_nonzero(view.judged) < 8 or np.iscomplexobj(view.actual):
+        return None
+    if not view.plausible(-view.expected.flat[view.sample]):
         return None
     flipped = np.where(view.judged, -view.expected, view.expected)
     if not view.explains(flipped, among=among):
@@ -550,6 +567,11 @@ def _order(view: _View, among: _Array) -> Pattern | None:
         if axes == tuple(range(view.ndim)):
             continue
         for source in (view.shape, tuple(view.shape[axis] for axis in np.argsort(axes))):
+            at = np.unravel_index(view.sample, tuple(source[axis] for axis in axes))
+            there = np.ravel_multi_index(tuple(at[axes.index(i)] for i in range(view.ndim)), source)
+            # A wrong order is told by a sample; the tolerance moves along with the values.
+            if not view.plausible(e.flat[there], 8.0):
+                continue
             same = e.reshape(source).transpose(axes).reshape(view.shape)
             tolerance = view.tolerance.reshape(source).transpose(axes).reshape(view.shape)
             if view.explains(same, tolerance=tolerance):
@@ -591,16 +613,7 @@ def _order_along(view: _View, axis: int) -> Pattern | None:
             "likely a flip on one side only: RGB against BGR, the kernel of a convolution against "
             "a correlation, or the other direction of a recurrent layer",
         )
-    blocks = next(
-        (
-            count
-            for count in (2, 3, 4)
-            if length % count == 0
-            and length > count
-            and np.array_equal(order % (length // count), np.arange(length) % (length // count))
-        ),
-        0,
-    )
+    blocks = next((count for count in (2, 3, 4) if _is_blockwise(order, count)), 0)
     if blocks == 2:
         return Pattern(
             "order",
@@ -633,6 +646,16 @@ def _order_along(view: _View, axis: int) -> Pattern | None:
     )
 
 
+def _is_blockwise(order: _Array, count: int) -> bool:
+    width, rest = divmod(order.size, count)
+    if rest or width < 2:
+        return False
+    blocks = order.reshape(count, width)
+    return bool(
+        np.all(blocks == blocks[:, :1] + np.arange(width)) and np.all(blocks[:, 0] % width == 0)
+    )
+
+
 def _shifted(view: _View, among: _Array) -> Pattern | None:
     """Moved along one or two axes, with other values coming in at the edge."""
     if np.count_nonzero(view.judged) < 8 or view.actual.size > _LARGE:
@@ -643,6 +666,8 @@ def _shifted(view: _View, among: _Array) -> Pattern | None:
     for group in [*last, *both]:
         for step in (1, -1, 2, -2, 3, -3):
             if any(view.shape[axis] < 2 * abs(step) + 2 for axis in group):
+                continue
+            if not _may_shift(view, group, step):
                 continue
             to = [slice(None)] * view.ndim
             of = [slice(None)] * view.ndim
@@ -668,6 +693,19 @@ def _shifted(view: _View, among: _Array) -> Pattern | None:
                 'step off. Spell the padding out: pad_mode="pad" with its four numbers',
             )
     return None
+
+
+def _may_shift(view: _View, group: tuple[int, ...], step: int) -> bool:
+    at: list[_Array] = list(np.unravel_index(view.sample, view.shape))
+    inside = np.ones(view.sample.size, dtype=bool)
+    for axis in group:
+        at[axis] = at[axis] - step
+        inside &= (at[axis] >= 0) & (at[axis] < view.shape[axis])
+    at = [index[inside] for index in at]
+    here = view.sample[inside]
+    left = np.abs(view.actual.flat[here] - view.expected[tuple(at)])
+    bound = np.maximum(view.tolerance.flat[here], view.tolerance[tuple(at)])
+    return bool(np.all(left <= bound))
 
 
 def _repeated(view: _View, among: _Array) -> Pattern | None:
@@ -720,15 +758,16 @@ _PART: tuple[_Finder, ...] = (
 # -- places ---------------------------------------------------------------------------------------
 
 
+_Place = tuple[int, Pattern]  # how many elements it has, and what it is
+
+
 def _place(view: _View) -> Pattern | None:
     """Where the elements that are off sit, if that is no accident."""
     if view.count == view.off.size or view.count < 2:
         return None
-    for find in (_edges, _box, _sign_place, _triangle, _large):
-        found = find(view)
-        if found:
-            return found
-    return None
+    finders = (_edges, _box, _sign_place, _triangle, _large)
+    found = [place for find in finders if (place := find(view)) is not None]
+    return min(found, key=lambda place: place[0])[1] if found else None
 
 
 def _by_chance(view: _View, region: int, choices: float) -> bool:
@@ -739,7 +778,7 @@ def _by_chance(view: _View, region: int, choices: float) -> bool:
     return math.log(max(choices, 1)) + view.count * math.log(region / size) > math.log(_CHANCE)
 
 
-def _edges(view: _View) -> Pattern | None:
+def _edges(view: _View) -> _Place | None:
     """First or last rows and columns together: an L or the whole border of an image."""
     if view.ndim < 2 or min(view.shape[-2:]) < 3:
         return None
@@ -753,11 +792,16 @@ def _edges(view: _View) -> Pattern | None:
         count = "" if thick == 1 else f"{thick} "
         s = "" if thick == 1 else "s"
         shapes = (
-            (bottom | right, f"last {count}row{s} and column{s}", (bottom, right), _ONE_SIDE),
-            (top | left, f"first {count}row{s} and column{s}", (top, left), _ONE_SIDE),
+            (
+                bottom | right,
+                f"last {count}row{s} and column{s} differ",
+                (bottom, right),
+                _ONE_SIDE,
+            ),
+            (top | left, f"first {count}row{s} and column{s} differ", (top, left), _ONE_SIDE),
             (
                 top | bottom | left | right,
-                "border" if thick == 1 else f"border, {thick} wide,",
+                "border differs" if thick == 1 else f"border, {thick} wide, differs",
                 (top, bottom, left, right),
                 _ALL_SIDES,
             ),
@@ -769,12 +813,8 @@ def _edges(view: _View) -> Pattern | None:
                 continue
             region = int(np.count_nonzero(np.broadcast_to(mask, view.shape)))
             if not _by_chance(view, region, 18):
-                return Pattern("place", f"only the {name} differ{_s(name)}", remedy)
+                return region, Pattern("place", f"only the {name}", remedy)
     return None
-
-
-def _s(name: str) -> str:
-    return "s" if name.startswith("border") else ""
 
 
 def _others(parts: tuple[_Array, ...], part: _Array) -> _Array:
@@ -793,7 +833,7 @@ _ALL_SIDES = (
 )
 
 
-def _box(view: _View) -> Pattern | None:
+def _box(view: _View) -> _Place | None:
     """A set of indices along one or more axes, whose product holds all that is off."""
     kept: list[tuple[int, _Array]] = []
     region, choices = 1, 1.0
@@ -809,10 +849,10 @@ def _box(view: _View) -> Pattern | None:
     text = " and ".join(_indices(used, view.shape[axis], axis) for axis, used in kept)
     many = len(kept) == 1 and kept[0][1].size > 1 and not _block(kept[0][1], view.shape[kept[0][0]])
     if len(kept) > 1:
-        return Pattern("place", f"elements differ only at {text}")
+        return region, Pattern("place", f"elements differ only at {text}")
     axis, used = kept[0]
     text = f"only {text} differ{'' if many else 's'}{_nickname(view, axis, used)}"
-    return Pattern("place", text, _box_remedy(view, axis, used))
+    return region, Pattern("place", text, _box_remedy(view, axis, used))
 
 
 def _choices(used: _Array, length: int) -> float:
@@ -903,7 +943,8 @@ def _box_remedy(view: _View, axis: int, used: _Array) -> str:
     return ""
 
 
-def _sign_place(view: _View) -> Pattern | None:
+def _sign_place(view: _View) -> _Place | None:
+    """Only where the expected value is negative, positive or zero."""
     if np.iscomplexobj(view.expected):
         return None
     e = view.expected
@@ -924,11 +965,14 @@ def _sign_place(view: _View) -> Pattern | None:
         region = int(np.count_nonzero(mask))
         if np.any(view.off & ~mask) or _by_chance(view, region, 3):
             continue
-        return Pattern("place", f"only elements {name.format(there=view.names[1])} differ", remedy)
+        if not np.any(e[~mask]):  # the rest is zero on both sides: a product with anything is
+            continue
+        text = f"only elements {name.format(there=view.names[1])} differ"
+        return region, Pattern("place", text, remedy)
     return None
 
 
-def _triangle(view: _View) -> Pattern | None:
+def _triangle(view: _View) -> _Place | None:
     if view.ndim < 2 or view.shape[-1] != view.shape[-2] or view.shape[-1] < 3:
         return None
     size = view.shape[-1]
@@ -944,7 +988,7 @@ def _triangle(view: _View) -> Pattern | None:
         region = int(np.count_nonzero(np.broadcast_to(mask, view.shape)))
         if np.any(view.off & ~mask) or _by_chance(view, region, 6):
             continue
-        return Pattern(
+        return region, Pattern(
             "place",
             f"only {name} of axes {view.ndim - 2} and {view.ndim - 1} differs",
             "likely a causal mask (True for 'keep' or for 'leave out', with or without the "
@@ -953,17 +997,25 @@ def _triangle(view: _View) -> Pattern | None:
     return None
 
 
-def _large(view: _View) -> Pattern | None:
+def _large(view: _View) -> _Place | None:
     size = np.abs(view.expected)
     quiet = view.finite & ~view.off
     if not np.any(quiet):
         return None
     edge = float(size[quiet].max())
+    if not edge:  # what is zero agrees, as in any product
+        return None
+    # A relative error spares small elements anyway: it must have shown at the edge.
+    if np.any(view.judged):
+        relative = float(np.median(np.abs(view.difference[view.judged]) / size[view.judged]))
+        if edge * relative <= 10 * float(view.tolerance[quiet & (size == edge)].max()):
+            return None
     with np.errstate(all="ignore"):
         beyond = (size > edge) | ~np.isfinite(view.expected)
-    if np.any(view.off & ~beyond) or _by_chance(view, int(np.count_nonzero(beyond)), view.off.size):
+    region = int(np.count_nonzero(beyond))
+    if np.any(view.off & ~beyond) or _by_chance(view, region, view.off.size):
         return None
-    return Pattern(
+    return region, Pattern(
         "place",
         f"only elements beyond {_number(edge)} in size differ",
         "likely the range: an overflow, a saturation, or a threshold between two formulas",

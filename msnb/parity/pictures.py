@@ -25,36 +25,21 @@ class Picture:
         path: str,
         actual: Any,
         expected: Any,
-        limit: Any,
         found: Any,
         names: tuple[str, str],
     ) -> None:
         self.path, self.names, self.found = path, names, found
-        bound = np.broadcast_to(limit, expected.shape)
         lead = max(0, expected.ndim - 3)
         self.lead = found.worst[:lead]
-        actual, expected, bound, off = (
-            array[self.lead] for array in (actual, expected, bound, found.off)
-        )
-        self.tiles = 1
+        actual, expected, times = actual[self.lead], expected[self.lead], found.map[self.lead]
+        self.tile_names: list[int] = []
         self.dropped = 0
         if expected.ndim == 3:
-            worst = found.worst[lead]
-            keep = _kept(expected.shape[0], worst)
+            keep = self.tile_names = _kept(expected.shape[0], found.worst[lead])
             self.dropped = expected.shape[0] - len(keep)
-            self.tile_names = keep
-            actual, expected, bound, off = (array[keep] for array in (actual, expected, bound, off))
-        else:
-            self.tile_names = []
-        self.worst = found.worst[-2:] if expected.ndim > 1 else found.worst
-        with np.errstate(all="ignore"):
-            apart = np.abs(actual - expected)
-            times = np.where(off, np.inf, 0.0)
-            plain = np.isfinite(apart)
-            times = np.where(plain & (bound > 0), apart / np.where(bound > 0, bound, 1), times)
-            self.exact = not np.any(bound > 0)
-            if self.exact:
-                times = np.where(plain, apart, times)
+            chosen = slice(keep[0], keep[-1] + 1)
+            actual, expected, times = actual[chosen], expected[chosen], times[chosen]
+        self.exact = not found.limit
         dims = min(2, expected.ndim)
         self.steps = [
             max(1, math.ceil(size / (_LONGEST if dims == 2 else 4096)))
@@ -261,10 +246,13 @@ def _thin(array: Any, steps: list[int]) -> Any:
 def _coarsen(array: Any, steps: list[int]) -> Any:
     """The largest value of each cell of ``steps``."""
     for axis, step in zip(range(array.ndim - len(steps), array.ndim), steps, strict=True):
-        if step > 1:
-            starts = np.arange(0, array.shape[axis], step)
-            array = np.maximum.reduceat(array, starts, axis=axis)
-    return np.array(array)
+        array = np.moveaxis(array, axis, 0)
+        largest = np.array(array[::step])
+        for offset in range(1, step):
+            more = array[offset::step]
+            np.maximum(largest[: len(more)], more, out=largest[: len(more)])
+        array = np.moveaxis(largest, 0, axis)
+    return array
 
 
 def _columns(count: int) -> int:
