@@ -29,7 +29,7 @@ def run(
     return subprocess.run(
         [python, *arguments],
         cwd=cwd,
-        env={**kept, **environment},
+        env={**kept, "PYTHONDONTWRITEBYTECODE": "1", **environment},
         capture_output=True,
         text=True,
         timeout=200,

@@ -545,7 +545,7 @@ def test_a_rule_without_its_facts_is_a_row_and_not_a_crash(fit: dict[str, Any]) 
 
 
 def test_the_table_is_the_same_on_two_machines_that_are_set_up_alike(fit: dict[str, Any]) -> None:
-    text = json.dumps(fit).replace("/home/lin/msnb", "/data/陈 wei/work/msnb")
+    text = json.dumps(fit).replace("/home/lin/msnb", "/data/陈 wei/code/msnb")
     other = json.loads(text.replace("/home/lin", "/data/陈 wei"))
     other["python"]["version"][2] = 1
     assert str(examine(other, paths="short")) == str(examine(fit, paths="short"))
