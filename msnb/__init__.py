@@ -14,18 +14,22 @@ _HOME = {
     "Check": "msnb.report",
     "Report": "msnb.report",
     "TrainLog": "msnb.log",
+    "compare": "msnb.parity",
     "data": "",
     "doctor": "msnb.environment",
     "nets": "",
+    "probe": "msnb.parity",
     "setup": "msnb.context",
 }
 
 if TYPE_CHECKING:
-    from msnb import data as data
-    from msnb import nets as nets
+    import msnb.data as data  # noqa: F401
+    import msnb.nets as nets  # noqa: F401
     from msnb.context import setup as setup
     from msnb.environment import doctor as doctor
     from msnb.log import TrainLog as TrainLog
+    from msnb.parity import compare as compare
+    from msnb.parity import probe as probe
     from msnb.report import Check as Check
     from msnb.report import Report as Report
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from msnb.parity.arrays import compare as compare
-from msnb.parity.probe import probe as probe
+from msnb.parity.operators import probe as probe
 
 __all__ = ["compare", "probe"]
