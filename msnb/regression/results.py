@@ -287,9 +287,10 @@ def _wrong_device(result: NotebookResult) -> str:
         result.remedy = "Report(..., [..., context.check()]).require() in the last cell"
         return "its last cell does not require the device it ran on"
     for check in said:
-        used = re.split(r"[\s:,;(]", check.found.strip())[0]
+        said_used = check.found or check.summary  # an ok Check may hold its finding in the summary
+        used = re.split(r"[\s:,;(]", said_used.strip())[0]
         if check.status != "ok" or (asked != "auto" and used.lower() != asked.lower()):
-            return f"it ran on {check.found or 'an unnamed device'}, not on {asked}"
+            return f"it ran on {used or 'an unnamed device'}, not on {asked}"
     return ""
 
 

@@ -218,6 +218,7 @@ class _Active:
     process: subprocess.Popen[bytes]
     pipe: IO[bytes]
     private: Path
+    linked: set[str]
     marker: str
     began: float
     received: bytes = b""
@@ -301,7 +302,7 @@ class _Run:
     def _start(self, job: Job, result: NotebookResult) -> _Active:
         private = Path(tempfile.mkdtemp(prefix="msnb-run-"))
         marker = f"MSNB_RUN_{uuid.uuid4().hex}"
-        work = _mirror(job.notebook.path.parent, private / "work")
+        linked = _mirror(job.notebook.path.parent, private / "work")
         for name in ("tmp", "runtime", "ipython"):
             (private / name).mkdir()
         result.log = f"{job.name}.log"
@@ -310,7 +311,7 @@ class _Run:
             "partial": str(self._partial(job)),
             "parameters": job.injected,
             "kernel": job.notebook.kernel,
-            "cwd": str(work),
+            "cwd": str(private / "work"),
             "private": str(private),
             "runtime": str(private / "runtime"),
             "start_timeout": math.ceil(self.limits.start),
@@ -343,6 +344,7 @@ class _Run:
                 stdout=log,
                 stderr=log,
                 env=surroundings,
+                cwd=private / "tmp",  # -m puts it first on sys.path, where nothing may shadow
                 pass_fds=(writing,),
                 start_new_session=True,  # a Ctrl-C in the terminal reaches the runner alone
             )
@@ -352,7 +354,7 @@ class _Run:
             process.stdin.write(json.dumps(request).encode())
         self.progress.started(job.name, len(job.notebook.cells))
         pipe = os.fdopen(reading, "rb", buffering=0)
-        return _Active(job, result, process, pipe, private, marker, time.monotonic())
+        return _Active(job, result, process, pipe, private, linked, marker, time.monotonic())
 
     def _partial(self, job: Job) -> Path:
         return self.folder / f".{job.name}.partial.ipynb"
@@ -387,9 +389,11 @@ class _Run:
         job, result = active.job, active.result
         result.seconds = round(ended - active.began, 3)
         result.phases = _phases(active, ended)
-        before = {entry.name for entry in os.scandir(job.notebook.path.parent)} | _LITTER
         result.left = sorted(
-            entry.name for entry in os.scandir(active.private / "work") if entry.name not in before
+            entry.name
+            for entry in os.scandir(active.private / "work")
+            if entry.name not in _LITTER
+            and not (entry.name in active.linked and entry.is_symlink())
         )
         shutil.rmtree(active.private, ignore_errors=True)
         end = active.end or {"status": "vanished", "cell": active.cell}
@@ -454,17 +458,17 @@ def _signals(note: Callable[[int], None]) -> Iterator[None]:
             signal.signal(signum, former)
 
 
-def _mirror(folder: Path, work: Path) -> Path:
-    """A private working folder with links to what lies in ``folder``.
+def _mirror(folder: Path, work: Path) -> set[str]:
+    """Make ``work`` with links to what lies in ``folder``, and return their names.
 
     A notebook finds the files beside it, as it does in JupyterLab; what it leaves is its own, even
     where several run at once, and never in the reader's folder.
     """
     work.mkdir(parents=True)
-    for entry in os.scandir(folder):
-        if entry.name not in _LITTER:
-            (work / entry.name).symlink_to(entry.path)
-    return work
+    names = {entry.name for entry in os.scandir(folder)} - _LITTER
+    for name in names:
+        (work / name).symlink_to(folder / name)
+    return names
 
 
 def _kill_marked(marker: str, patience: float = 2.0) -> None:

@@ -29,6 +29,16 @@ except ReportFailed:
 OTHER = REQUIRE.replace('found="CPU"', 'found="Ascend"')
 READS = 'assert open("beside.txt").read() == "recorded"\nprint(epochs, text)'
 PARAMETERS = 'device_target: str = "CPU"\nepochs: int = 3\ntext: str = ""'
+LEAVES = """\
+import os
+open("litter.txt", "w").close()
+open("new", "w").close()
+os.replace("new", "beside.txt")"""
+SUMMARY = """\
+import mindspore as ms
+from msnb.report import Check, Report
+total = int(ms.ops.add(ms.Tensor(2), ms.Tensor(2)))
+Report("all", [Check("sum", "ok" if total == 4 else "failed"), context.check()]).require()"""
 SPAWNS = """\
 import subprocess, sys
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
@@ -38,7 +48,7 @@ TEXT = 'it\'s "量" {x}'
 
 def msnb(folder: Path, *arguments: str, **surroundings: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "msnb.cli", "run", *arguments],
+        [str(Path(sys.executable).with_name("msnb")), "run", *arguments],
         cwd=folder,
         env={**os.environ, **surroundings},
         stdout=subprocess.PIPE,
@@ -98,13 +108,14 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         "04_nothing": ("x = 1",),
         "05_caught": (CAUGHT, REQUIRE),
         "06_loops": (SPAWNS, "while True: pass", REQUIRE),
-        "07_leaves": ('open("litter.txt", "w").close()', REQUIRE),
+        "07_leaves": (LEAVES, REQUIRE),
         "08_elsewhere": (OTHER,),
         "09_quits": (REQUIRE, "raise SystemExit(0)", REQUIRE),
     }.items():
         parameters = {"parameters": PARAMETERS} if name == "01_ok" else {}
         write_notebook(notebooks / f"{name}.ipynb", *cells, **parameters)
     (notebooks / "beside.txt").write_text("recorded")
+    (root / "json.py").write_text("raise SystemExit('the working folder is on the path')")
     temporary = root / "tmp"
     temporary.mkdir()
     before = {path: path.read_bytes() for path in notebooks.iterdir()}
@@ -154,7 +165,7 @@ def test_the_sound_one_is_ok_with_its_parameters(ran: Ran) -> None:
             2,
         ),
         ("06_loops", "longer than 4 s in cell [3] while True: pass", 3),
-        ("07_leaves", "it left litter.txt in its working folder", None),
+        ("07_leaves", "it left beside.txt, litter.txt in its working folder", None),
         ("08_elsewhere", "it ran on Ascend, not on CPU", None),
         (
             "09_quits",
@@ -190,7 +201,7 @@ def test_results_say_in_what_environment(ran: Ran) -> None:
     results = ran.results
     assert results.complete
     assert results.device == "CPU"
-    assert results.environment["interpreter"] == sys.executable
+    assert Path(results.environment["interpreter"]).samefile(sys.executable)
     assert results.environment["versions"]["papermill"]
     first = ran["01_ok"]
     assert first.source == "notebooks/01_ok.ipynb"
@@ -283,3 +294,20 @@ def test_the_total_limit_and_a_second_interrupt_end_a_kernel_that_hangs(folder: 
     assert ran.code == 143
     assert ran["01_first"].verdict == "error"
     assert gone(token, within=5)
+
+
+@pytest.mark.slow
+def test_a_notebook_on_mindspore_runs_where_it_is_told(folder: Path) -> None:
+    cells = ("import msnb\ncontext = msnb.setup(device_target)", SUMMARY)
+    write_notebook(folder / "notebooks" / "01_first.ipynb", *cells)
+    for device, verdict in (("cpu", "ok"), ("Ascend", "failed")):
+        out, token = folder / device, f"TOKEN_{uuid.uuid4().hex}"
+        process = msnb(folder, "1", "--out", str(out), "--device-target", device, **{token: "1"})
+        ran = Ran(folder, out, token, process)
+        result = ran["01_first"]
+        assert (ran.code, result.verdict) == (int(verdict != "ok"), verdict), result.reason
+        if device == "Ascend":
+            assert result.parameters["device_target"] == "Ascend"
+            assert result.reason.startswith("DeviceUnavailable: ")
+            assert result.reason.endswith(" in cell [2] import msnb")
+        assert gone(token, within=5)

@@ -132,6 +132,14 @@ def test_the_device_in_use_is_the_one_asked_for(asked: str, found: str, reason: 
     assert not reason or result.reason == reason
 
 
+def test_an_ok_device_check_may_say_it_in_its_summary() -> None:
+    report = Report("all", [Check("device", "ok", "CPU (asked for CPU)")])
+    assert verdict(document([], [], [shown(report)])).verdict == "ok"
+    assert (
+        "ran on CPU, not on GPU" in verdict(document([], [], [shown(report)]), asked="GPU").reason
+    )
+
+
 def test_the_last_cell_says_which_device() -> None:
     silent = Report("all", [Check("sum", "ok", "4")])
     for given in (
