@@ -11,39 +11,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 
-_Array = Any
-_CHANCE = 1e-3
-_EXPLAINED = 0.1
-_SLACK = 4.0
+from msnb.parity.places import find_place
+from msnb.parity.views import EXPLAINED, Array, Pattern, View, number, signed
+
 _LARGE = 4_000_000
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """One regularity in a difference.
-
-    ``kind`` is a word to test for, ``text`` the finding, ``remedy`` its usual cause, which the
-    numbers suggest and do not prove.
-    """
-
-    kind: str
-    text: str
-    remedy: str = ""
-
-
 def find_patterns(
-    actual: _Array,
-    expected: _Array,
+    actual: Array,
+    expected: Array,
     limit: Any = 0.0,
     *,
-    off: _Array | None = None,
+    off: Array | None = None,
     names: tuple[str, str] = ("actual", "expected"),
     dtype: str = "",
 ) -> list[Pattern]:
@@ -70,71 +54,17 @@ def find_patterns(
     >>> kinds(e + np.random.default_rng(1).standard_normal(e.shape))
     []
     """
-    view = _View(np.asarray(actual), np.asarray(expected), limit, off, names, dtype)
+    view = View(np.asarray(actual), np.asarray(expected), limit, off, names, dtype)
     if not view.count or view.actual.size < 2:
         return []
     with np.errstate(all="ignore"):
         return list(_search(view))
 
 
-class _View:
-    """Both arrays, the limit and the mask of what is off, for the finders to share."""
-
-    def __init__(
-        self,
-        actual: _Array,
-        expected: _Array,
-        limit: Any,
-        off: _Array | None,
-        names: tuple[str, str],
-        dtype: str,
-    ) -> None:
-        self.actual, self.expected, self.names, self.dtype = actual, expected, names, dtype
-        self.shape, self.ndim = expected.shape, expected.ndim
-        self.tolerance = _SLACK * np.broadcast_to(np.asarray(limit, dtype=float), self.shape)
-        with np.errstate(all="ignore"):
-            self.difference = actual - expected
-            self.finite = np.isfinite(actual) & np.isfinite(expected)
-            if off is None:
-                same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
-                near = np.abs(self.difference) <= self.tolerance / _SLACK
-                off = ~(same | near)
-        self.off = off
-        self.count = int(np.count_nonzero(off))
-        self.judged = off & self.finite  # what a transformation has to explain
-
-    @cached_property
-    def sample(self) -> _Array:
-        """Flat indices of some elements that are off, to turn down a wrong idea cheaply."""
-        flat = np.flatnonzero(self.judged)
-        return flat[:: max(1, flat.size // 2048)]
-
-    def plausible(self, candidate: _Array, slack: float = 1.0) -> bool:
-        """Whether ``candidate``, the values at ``sample``, turns into ``actual`` there."""
-        left = np.abs(self.actual.flat[self.sample] - candidate)
-        return bool(np.all(left <= slack * self.tolerance.flat[self.sample]))
-
-    @cached_property
-    def before(self) -> float:
-        return float(np.sqrt(np.mean(np.abs(self.difference[self.judged]) ** 2)))
-
-    def explains(
-        self, candidate: _Array, *, among: _Array | None = None, tolerance: Any = None
-    ) -> bool:
-        """Whether ``candidate`` turns into ``actual`` within the limit, well beyond chance."""
-        among = self.finite if among is None else among
-        tolerance = self.tolerance if tolerance is None else tolerance
-        left = np.abs(self.actual - candidate)
-        if np.any(~(left <= tolerance) & among):
-            return False
-        rest = float(np.sqrt(np.mean(left[self.judged] ** 2)))
-        return rest <= _EXPLAINED * self.before
-
-
-def _search(view: _View) -> Iterator[Pattern]:
+def _search(view: View) -> Iterator[Pattern]:
     if not np.any(view.judged):
         yield _not_finite(view)
-        place = _place(view)
+        place = find_place(view)
         if place:
             yield place
         return
@@ -146,7 +76,7 @@ def _search(view: _View) -> Iterator[Pattern]:
     if whole is not None:
         yield whole
         return
-    place = _place(view)
+    place = find_place(view)
     if place:
         yield place
     part = next((found for find in _PART if (found := find(view, view.judged))), None)
@@ -158,7 +88,7 @@ def _search(view: _View) -> Iterator[Pattern]:
 # -- transformations ------------------------------------------------------------------------------
 
 
-def _not_finite(view: _View) -> Pattern:
+def _not_finite(view: View) -> Pattern:
     here, there = view.names
     bad = view.off
     nan = (np.isnan(view.actual) & bad, np.isnan(view.expected) & bad)
@@ -177,7 +107,7 @@ def _not_finite(view: _View) -> Pattern:
     )
 
 
-def _zero(view: _View, among: _Array) -> Pattern | None:
+def _zero(view: View, among: Array) -> Pattern | None:
     here, there = view.names
     if np.count_nonzero(view.judged) < 3:
         return None
@@ -197,7 +127,7 @@ def _zero(view: _View, among: _Array) -> Pattern | None:
     return None
 
 
-def _constant(view: _View, among: _Array) -> Pattern | None:
+def _constant(view: View, among: Array) -> Pattern | None:
     values = view.actual[among]
     if np.count_nonzero(view.judged) < 4 or np.any(values != values[0]):
         return None
@@ -206,13 +136,13 @@ def _constant(view: _View, among: _Array) -> Pattern | None:
         return None
     return Pattern(
         "constant",
-        f"{view.names[0]} holds {_number(values[0])} everywhere",
+        f"{view.names[0]} holds {number(values[0])} everywhere",
         "likely a fill value, a reduction over one axis too many that was broadcast, or a result "
         "that was frozen when the graph was compiled",
     )
 
 
-def _inverted(view: _View, among: _Array) -> Pattern | None:
+def _inverted(view: View, among: Array) -> Pattern | None:
     if view.dtype != "bool" or np.count_nonzero(view.judged) < 4:
         return None
     if not np.all(view.actual[among] == 1 - view.expected[among]):
@@ -225,7 +155,7 @@ def _inverted(view: _View, among: _Array) -> Pattern | None:
     )
 
 
-def _factor(view: _View, among: _Array) -> Pattern | None:
+def _factor(view: View, among: Array) -> Pattern | None:
     e, a = view.expected[view.judged], view.actual[view.judged]
     if e.size < 3 or np.unique(e[:64]).size < 2:
         return None
@@ -244,11 +174,11 @@ def _factor(view: _View, among: _Array) -> Pattern | None:
     doubt = float(np.median(view.tolerance[view.judged])) / top
     kind, meaning = _meaning(factor, max(doubt, 1e-9 * abs(factor)), view)
     here, there = view.names
-    text = f"{here} is {_number(factor)} times {there}"
+    text = f"{here} is {number(factor)} times {there}"
     return Pattern(kind, text if kind != "sign" else f"{here} is minus {there}", meaning)
 
 
-def _meaning(factor: Any, doubt: float, view: _View) -> tuple[str, str]:
+def _meaning(factor: Any, doubt: float, view: View) -> tuple[str, str]:
     """The kind of a factor, and what it usually comes from."""
     if np.iscomplexobj(factor):
         if abs(factor.imag) > doubt:
@@ -328,7 +258,7 @@ _CONSTANTS: dict[float, str] = {
 }
 
 
-def _offset(view: _View, among: _Array) -> Pattern | None:
+def _offset(view: View, among: Array) -> Pattern | None:
     difference = view.difference[view.judged]
     if difference.size < 3:
         return None
@@ -341,12 +271,12 @@ def _offset(view: _View, among: _Array) -> Pattern | None:
         return None
     return Pattern(
         "offset",
-        f"{view.names[0]} is {view.names[1]} {_signed(offset)}",
+        f"{view.names[0]} is {view.names[1]} {signed(offset)}",
         "likely a constant added on one side only: a bias, an eps, or indices that count from 1",
     )
 
 
-def _affine(view: _View, among: _Array) -> Pattern | None:
+def _affine(view: View, among: Array) -> Pattern | None:
     e, a = view.expected[view.judged], view.actual[view.judged]
     if e.size < 8:
         return None
@@ -364,13 +294,13 @@ def _affine(view: _View, among: _Array) -> Pattern | None:
         return None
     return Pattern(
         "affine",
-        f"{view.names[0]} is {_number(factor)} times {view.names[1]} {_signed(offset)}",
+        f"{view.names[0]} is {number(factor)} times {view.names[1]} {signed(offset)}",
         "likely another normalisation: mean and standard deviation of the images, or gamma and "
         "beta",
     )
 
 
-def _per_index(view: _View, among: _Array) -> Pattern | None:
+def _per_index(view: View, among: Array) -> Pattern | None:
     """One factor or one offset for each index of one axis, as a bias or a gamma gives."""
     for axis in sorted(range(view.ndim), key=lambda axis: view.shape[axis]):
         length = view.shape[axis]
@@ -390,8 +320,8 @@ def _per_index(view: _View, among: _Array) -> Pattern | None:
             return Pattern(
                 "offset",
                 f"{view.names[0]} is {view.names[1]} plus one constant for each index of axis "
-                f"{axis} (size {length}), from {_number(offsets.real.min())} to "
-                f"{_number(offsets.real.max())}",
+                f"{axis} (size {length}), from {number(offsets.real.min())} to "
+                f"{number(offsets.real.max())}",
                 "likely a bias, a beta or a mean along this axis that is left out, added twice or "
                 "not loaded",
             )
@@ -404,7 +334,7 @@ def _per_index(view: _View, among: _Array) -> Pattern | None:
             return Pattern(
                 "sign" if one else "factor",
                 f"{view.names[0]} is {view.names[1]} times one factor for each index of axis "
-                f"{axis} (size {length}), from {_number(real.min())} to {_number(real.max())}",
+                f"{axis} (size {length}), from {number(real.min())} to {number(real.max())}",
                 "likely vectors whose sign is free, as from svd, eigh or qr: compare up to the sign"
                 if one
                 else "likely a gamma, a running variance or a length along this axis that is left "
@@ -413,7 +343,7 @@ def _per_index(view: _View, among: _Array) -> Pattern | None:
     return None
 
 
-def _magnitude(view: _View, among: _Array) -> Pattern | None:
+def _magnitude(view: View, among: Array) -> Pattern | None:
     if np.count_nonzero(view.judged) < 8 or np.iscomplexobj(view.actual):
         return None
     if not view.plausible(-view.expected.flat[view.sample]):
@@ -429,7 +359,7 @@ def _magnitude(view: _View, among: _Array) -> Pattern | None:
     )
 
 
-def _dropped(view: _View, among: _Array) -> Pattern | None:
+def _dropped(view: View, among: Array) -> Pattern | None:
     """Zeros at random and the rest scaled up: dropout."""
     a, e = view.actual[among], view.expected[among]
     for name, kept, full in ((view.names[0], a, e), (view.names[1], e, a)):
@@ -447,14 +377,14 @@ def _dropped(view: _View, among: _Array) -> Pattern | None:
             continue
         return Pattern(
             "dropout",
-            f"{share:.0%} of {name} is zero, the rest is {_number(ratio)} times as large",
+            f"{share:.0%} of {name} is zero, the rest is {number(ratio)} times as large",
             f"likely dropout with p = {rate:.3g} at work in {name} only: a MindSpore cell is in "
             "evaluation mode until set_train(), a torch module in training mode until eval()",
         )
     return None
 
 
-def _clamped(view: _View, among: _Array) -> Pattern | None:
+def _clamped(view: View, among: Array) -> Pattern | None:
     if np.iscomplexobj(view.actual):
         return None
     here, there = view.names
@@ -484,7 +414,7 @@ def _clamped(view: _View, among: _Array) -> Pattern | None:
         if np.any(~(np.abs(cut - ends) <= view.tolerance) & view.finite):
             continue
         bounds = " and ".join(
-            f"{word} {_number(value)}"
+            f"{word} {number(value)}"
             for word, value in (("below", low), ("above", high))
             if value is not None
         )
@@ -499,7 +429,7 @@ def _clamped(view: _View, among: _Array) -> Pattern | None:
     return None
 
 
-def _rounded(view: _View, among: _Array) -> Pattern | None:
+def _rounded(view: View, among: Array) -> Pattern | None:
     if np.iscomplexobj(view.actual) or np.count_nonzero(view.judged) < 8:
         return None
     here, there = view.names
@@ -529,7 +459,7 @@ def _rounded(view: _View, among: _Array) -> Pattern | None:
     return None
 
 
-def _as_dtype(values: _Array, dtype: str) -> _Array:
+def _as_dtype(values: Array, dtype: str) -> Array:
     if dtype == "float16":
         return values.astype(np.float16).astype(np.float64)
     bits = values.astype(np.float32).view(np.uint32)
@@ -537,7 +467,7 @@ def _as_dtype(values: _Array, dtype: str) -> _Array:
     return kept.view(np.float32).astype(np.float64)
 
 
-def _order(view: _View, among: _Array) -> Pattern | None:
+def _order(view: View, among: Array) -> Pattern | None:
     """The same values in another order: transposed, flipped, rolled, blocks or slices permuted."""
     a, e = view.actual, view.expected
     if not 4 <= a.size <= _LARGE or np.count_nonzero(view.judged) < 4 or not np.all(view.finite):
@@ -585,7 +515,7 @@ def _order(view: _View, among: _Array) -> Pattern | None:
     return None
 
 
-def _order_along(view: _View, axis: int) -> Pattern | None:
+def _order_along(view: View, axis: int) -> Pattern | None:
     length = view.shape[axis]
     if length < 2 or length > 4096:
         return None
@@ -646,7 +576,7 @@ def _order_along(view: _View, axis: int) -> Pattern | None:
     )
 
 
-def _is_blockwise(order: _Array, count: int) -> bool:
+def _is_blockwise(order: Array, count: int) -> bool:
     width, rest = divmod(order.size, count)
     if rest or width < 2:
         return False
@@ -656,7 +586,7 @@ def _is_blockwise(order: _Array, count: int) -> bool:
     )
 
 
-def _shifted(view: _View, among: _Array) -> Pattern | None:
+def _shifted(view: View, among: Array) -> Pattern | None:
     """Moved along one or two axes, with other values coming in at the edge."""
     if np.count_nonzero(view.judged) < 8 or view.actual.size > _LARGE:
         return None
@@ -682,7 +612,7 @@ def _shifted(view: _View, among: _Array) -> Pattern | None:
                 continue
             if not np.all(left <= bound):
                 continue
-            if float(np.sqrt(np.mean(left[moved] ** 2))) > _EXPLAINED * view.before:
+            if float(np.sqrt(np.mean(left[moved] ** 2))) > EXPLAINED * view.before:
                 continue
             names = " and ".join(f"axis {axis}" for axis in group)
             return Pattern(
@@ -695,8 +625,8 @@ def _shifted(view: _View, among: _Array) -> Pattern | None:
     return None
 
 
-def _may_shift(view: _View, group: tuple[int, ...], step: int) -> bool:
-    at: list[_Array] = list(np.unravel_index(view.sample, view.shape))
+def _may_shift(view: View, group: tuple[int, ...], step: int) -> bool:
+    at: list[Array] = list(np.unravel_index(view.sample, view.shape))
     inside = np.ones(view.sample.size, dtype=bool)
     for axis in group:
         at[axis] = at[axis] - step
@@ -708,7 +638,7 @@ def _may_shift(view: _View, group: tuple[int, ...], step: int) -> bool:
     return bool(np.all(left <= bound))
 
 
-def _repeated(view: _View, among: _Array) -> Pattern | None:
+def _repeated(view: View, among: Array) -> Pattern | None:
     for axis in range(view.ndim):
         if view.shape[axis] < 2 or view.actual.size // view.shape[axis] < 2:
             continue
@@ -728,7 +658,7 @@ def _repeated(view: _View, among: _Array) -> Pattern | None:
     return None
 
 
-_Finder = Callable[[_View, _Array], "Pattern | None"]
+_Finder = Callable[[View, Array], "Pattern | None"]
 _WHOLE: tuple[_Finder, ...] = (
     _zero,
     _constant,
@@ -753,289 +683,3 @@ _PART: tuple[_Finder, ...] = (
     _per_index,
     _affine,
 )
-
-
-# -- places ---------------------------------------------------------------------------------------
-
-
-_Place = tuple[int, Pattern]  # how many elements it has, and what it is
-
-
-def _place(view: _View) -> Pattern | None:
-    """Where the elements that are off sit, if that is no accident."""
-    if view.count == view.off.size or view.count < 2:
-        return None
-    finders = (_edges, _box, _sign_place, _triangle, _large)
-    found = [place for find in finders if (place := find(view)) is not None]
-    return min(found, key=lambda place: place[0])[1] if found else None
-
-
-def _by_chance(view: _View, region: int, choices: float) -> bool:
-    """Whether as many elements at random might fall into one of ``choices`` such regions."""
-    size = view.off.size
-    if region >= size or view.count < 0.5 * region:
-        return True
-    return math.log(max(choices, 1)) + view.count * math.log(region / size) > math.log(_CHANCE)
-
-
-def _edges(view: _View) -> _Place | None:
-    """First or last rows and columns together: an L or the whole border of an image."""
-    if view.ndim < 2 or min(view.shape[-2:]) < 3:
-        return None
-    height, width = view.shape[-2:]
-    rows, columns = np.arange(height)[:, None], np.arange(width)[None, :]
-    for thick in (1, 2, 3):
-        if min(height, width) <= 2 * thick:
-            break
-        top, left = rows < thick, columns < thick
-        bottom, right = rows >= height - thick, columns >= width - thick
-        count = "" if thick == 1 else f"{thick} "
-        s = "" if thick == 1 else "s"
-        shapes = (
-            (
-                bottom | right,
-                f"last {count}row{s} and column{s} differ",
-                (bottom, right),
-                _ONE_SIDE,
-            ),
-            (top | left, f"first {count}row{s} and column{s} differ", (top, left), _ONE_SIDE),
-            (
-                top | bottom | left | right,
-                "border differs" if thick == 1 else f"border, {thick} wide, differs",
-                (top, bottom, left, right),
-                _ALL_SIDES,
-            ),
-        )
-        for mask, name, parts, remedy in shapes:
-            if np.any(view.off & ~mask):
-                continue
-            if not all(np.any(view.off & part & ~_others(parts, part)) for part in parts):
-                continue
-            region = int(np.count_nonzero(np.broadcast_to(mask, view.shape)))
-            if not _by_chance(view, region, 18):
-                return region, Pattern("place", f"only the {name}", remedy)
-    return None
-
-
-def _others(parts: tuple[_Array, ...], part: _Array) -> _Array:
-    rest = [other for other in parts if other is not part]
-    return np.logical_or.reduce(np.broadcast_arrays(*rest))
-
-
-_ONE_SIDE = (
-    'likely padding on the other side: pad_mode="same" pads the bottom and right more where the '
-    'padding is odd, and ceil_mode adds a last window; use pad_mode="pad" with the four numbers '
-    "spelt out"
-)
-_ALL_SIDES = (
-    "likely the padding: zeros against reflect or replicate, count_include_pad of a mean over "
-    "windows, or align_corners of a resize"
-)
-
-
-def _box(view: _View) -> _Place | None:
-    """A set of indices along one or more axes, whose product holds all that is off."""
-    kept: list[tuple[int, _Array]] = []
-    region, choices = 1, 1.0
-    for axis, length in enumerate(view.shape):
-        rest = tuple(other for other in range(view.ndim) if other != axis)
-        used = np.flatnonzero(view.off.any(axis=rest))
-        region *= used.size
-        if used.size < length:
-            kept.append((axis, used))
-            choices *= _choices(used, length)
-    if not kept or _by_chance(view, region, choices):
-        return None
-    text = " and ".join(_indices(used, view.shape[axis], axis) for axis, used in kept)
-    many = len(kept) == 1 and kept[0][1].size > 1 and not _block(kept[0][1], view.shape[kept[0][0]])
-    if len(kept) > 1:
-        return region, Pattern("place", f"elements differ only at {text}")
-    axis, used = kept[0]
-    text = f"only {text} differ{'' if many else 's'}{_nickname(view, axis, used)}"
-    return region, Pattern("place", text, _box_remedy(view, axis, used))
-
-
-def _choices(used: _Array, length: int) -> float:
-    if used.size == 1:
-        return 2.0 if used[0] in (0, length - 1) else float(length)
-    if used[-1] - used[0] + 1 == used.size:
-        return length * length / 2
-    if np.all(np.diff(used) == used[1] - used[0]):
-        return float(length**3)
-    return float(math.comb(length, used.size))
-
-
-def _block(used: _Array, length: int) -> tuple[int, int] | None:
-    """(which, of how many) where ``used`` is exactly one of 4, 3 or 2 equal blocks."""
-    for count in (4, 3, 2):
-        width, rest = divmod(length, count)
-        if not rest and used.size == width > 1 and used[-1] - used[0] + 1 == width:
-            which, rest = divmod(int(used[0]), width)
-            if not rest:
-                return which, count
-    return None
-
-
-def _indices(used: _Array, length: int, axis: int) -> str:
-    where = f"of axis {axis} (size {length})"
-    first, last = int(used[0]), int(used[-1])
-    block = _block(used, length)
-    if used.size == 1:
-        name = "first" if first == 0 else "last" if first == length - 1 else ""
-        return f"the {name} index {where}" if name else f"index {first} {where}"
-    if block:
-        return f"block {block[0]} of {block[1]} along axis {axis} ({first} to {last} of {length})"
-    if last - first + 1 == used.size:
-        if first == 0:
-            return f"the first {used.size} indices {where}"
-        if last == length - 1:
-            return f"the last {used.size} indices {where}"
-        return f"indices {first} to {last} {where}"
-    step = int(used[1]) - first
-    if np.all(np.diff(used) == step) and used.size > 2:
-        return f"every {_ordinal(step)} index {where}, from {first},"
-    shown = used.tolist() if used.size <= 8 else f"{used[:8].tolist()} ..."
-    return f"indices {shown} {where}"
-
-
-def _ordinal(step: int) -> str:
-    return {2: "second", 3: "third", 4: "fourth"}.get(step, f"{step}th")
-
-
-def _nickname(view: _View, axis: int, used: _Array) -> str:
-    if used.size == 1 and used[0] in (0, view.shape[axis] - 1):
-        end = "first" if used[0] == 0 else "last"
-        if view.ndim >= 2 and axis == view.ndim - 1:
-            return f", the {end} column"
-        if view.ndim >= 2 and axis == view.ndim - 2:
-            return f", the {end} row"
-    if used.size == 1 and view.ndim == 4 and axis == 1:
-        return ", one channel"
-    if used.size == 1 and view.ndim == 4 and axis == 0:
-        return ", one sample"
-    return ""
-
-
-def _box_remedy(view: _View, axis: int, used: _Array) -> str:
-    length = view.shape[axis]
-    block = _block(used, length)
-    image = view.ndim >= 2 and axis >= view.ndim - 2 and view.ndim != 2
-    if used.size == 1 and view.ndim == 4 and axis == 1:
-        return (
-            "likely one channel's weight, bias, gamma or running statistics; if it is the first or "
-            "last, a group or channel order that is off by one"
-        )
-    if axis == 0 and view.ndim >= 2 and used[0] in (0, length - used.size) and used.size == 1:
-        return (
-            "likely the batch's edge: an incomplete batch, padding of the last sample, or state "
-            "that is carried from sample to sample; for an embedding, padding_idx"
-        )
-    if block and block[1] in (3, 4) and (axis == view.ndim - 1 or axis == 0):
-        gates = {4: "i, f, g, o of an LSTM", 3: "r, z, n of a GRU, or q, k, v of an attention"}
-        return (
-            f"likely one gate ({gates[block[1]]}, counted from 0): its order, its bias (torch "
-            "keeps two, bias_ih and bias_hh) or its activation"
-        )
-    if image and used.size <= 3 and (used[0] == 0 or used[-1] == length - 1):
-        return _ONE_SIDE
-    if used.size > 2 and np.all(np.diff(used) == 2):
-        return "likely a stride, an interleaving (rotary embedding, pixel shuffle) or a dilation"
-    return ""
-
-
-def _sign_place(view: _View) -> _Place | None:
-    """Only where the expected value is negative, positive or zero."""
-    if np.iscomplexobj(view.expected):
-        return None
-    e = view.expected
-    for mask, name, remedy in (
-        (
-            e < 0,
-            "where {there} is negative",
-            "likely an activation's negative side: the slope of LeakyReLU (0.2 by default in "
-            "MindSpore, 0.01 in torch), ELU's alpha, or rounding and remainder of negative numbers",
-        ),
-        (e > 0, "where {there} is positive", ""),
-        (
-            e == 0,
-            "where {there} is zero",
-            "likely a mask, a padding or a gradient at zero that is defined otherwise",
-        ),
-    ):
-        region = int(np.count_nonzero(mask))
-        if np.any(view.off & ~mask) or _by_chance(view, region, 3):
-            continue
-        if not np.any(e[~mask]):  # the rest is zero on both sides: a product with anything is
-            continue
-        text = f"only elements {name.format(there=view.names[1])} differ"
-        return region, Pattern("place", text, remedy)
-    return None
-
-
-def _triangle(view: _View) -> _Place | None:
-    if view.ndim < 2 or view.shape[-1] != view.shape[-2] or view.shape[-1] < 3:
-        return None
-    size = view.shape[-1]
-    row, column = np.arange(size)[:, None], np.arange(size)[None, :]
-    for mask, name in (
-        (row == column, "the diagonal"),
-        (row + column == size - 1, "the other diagonal"),
-        (row < column, "the upper triangle"),
-        (row > column, "the lower triangle"),
-        (row <= column, "the upper triangle with its diagonal"),
-        (row >= column, "the lower triangle with its diagonal"),
-    ):
-        region = int(np.count_nonzero(np.broadcast_to(mask, view.shape)))
-        if np.any(view.off & ~mask) or _by_chance(view, region, 6):
-            continue
-        return region, Pattern(
-            "place",
-            f"only {name} of axes {view.ndim - 2} and {view.ndim - 1} differs",
-            "likely a causal mask (True for 'keep' or for 'leave out', with or without the "
-            "diagonal), or a factorisation that fills one triangle",
-        )
-    return None
-
-
-def _large(view: _View) -> _Place | None:
-    size = np.abs(view.expected)
-    quiet = view.finite & ~view.off
-    if not np.any(quiet):
-        return None
-    edge = float(size[quiet].max())
-    if not edge:  # what is zero agrees, as in any product
-        return None
-    # A relative error spares small elements anyway: it must have shown at the edge.
-    if np.any(view.judged):
-        relative = float(np.median(np.abs(view.difference[view.judged]) / size[view.judged]))
-        if edge * relative <= 10 * float(view.tolerance[quiet & (size == edge)].max()):
-            return None
-    with np.errstate(all="ignore"):
-        beyond = (size > edge) | ~np.isfinite(view.expected)
-    region = int(np.count_nonzero(beyond))
-    if np.any(view.off & ~beyond) or _by_chance(view, region, view.off.size):
-        return None
-    return region, Pattern(
-        "place",
-        f"only elements beyond {_number(edge)} in size differ",
-        "likely the range: an overflow, a saturation, or a threshold between two formulas",
-    )
-
-
-def _number(value: Any) -> str:
-    if np.iscomplexobj(value):
-        if value.imag:
-            return f"({value.real:.4g}{value.imag:+.4g}j)"
-        value = value.real
-    value = float(value)
-    near = round(value)
-    if abs(value) < 1e6 and abs(value - near) <= 1e-6 * abs(value):
-        return str(near)
-    return f"{value:.8g}" if abs(value - 1) < 1e-3 else f"{value:.4g}"
-
-
-def _signed(value: Any) -> str:
-    if np.iscomplexobj(value) and value.imag:
-        return f"plus {_number(value)}"
-    value = float(np.real(value))
-    return f"minus {_number(-value)}" if value < 0 else f"plus {_number(value)}"

@@ -135,12 +135,12 @@ class Picture:
         )
         both = np.concatenate([image[np.isfinite(image)] for image in images[:2]])
         low, high = (float(both.min()), float(both.max())) if both.size else (0.0, 1.0)
-        colours = plt.get_cmap("viridis").copy()
+        colours = plt.get_cmap("viridis")
         signed = low < 0 < high
         if signed:
             high = max(-low, high)
             low = -high
-            colours = plt.get_cmap("RdBu_r").copy()
+            colours = plt.get_cmap("RdBu_r")
         aspect = "equal" if 0.12 <= height / width <= 3 else "auto"
         frame = self._frame(self.actual)
         for axis, image, name in zip(axes[:2], images[:2], self.names, strict=True):
@@ -152,8 +152,7 @@ class Picture:
         figure.colorbar(drawn, ax=list(axes[:2]), shrink=0.85, pad=0.01)
         shown, top = self._log()
         tiled = _tile(shown, np.nan)
-        heat = plt.get_cmap("magma").copy()
-        heat.set_bad("white")
+        heat = plt.get_cmap("magma").with_extremes(bad="white")
         drawn = axes[2].imshow(
             tiled,
             norm=LogNorm(1e-2, max(top, 10.0)),
