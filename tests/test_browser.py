@@ -21,7 +21,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("[0-9]*.ipynb"))
+NOTEBOOK_FOLDER = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = sorted(NOTEBOOK_FOLDER.glob("[0-9]*.ipynb"))
 MSNB = {"name": "msnb", "display_name": "msnb", "language": "python"}
 
 # All that is judged comes from JupyterLab's models: the page itself draws only what is in sight.
@@ -95,8 +96,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     home = tmp_path_factory.mktemp("lab")
     root = home / "reader 读者"
     news = home / "settings" / "@jupyterlab" / "apputils-extension"
-    for folder in (root, news):
-        folder.mkdir(parents=True)
+    news.mkdir(parents=True)
+    # What the notebooks read lies beside them; they themselves come one by one, without outputs.
+    shutil.copytree(NOTEBOOK_FOLDER, root, ignore=shutil.ignore_patterns("*.ipynb", ".*"))
     (news / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
     env = {name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")}
     env.update(
