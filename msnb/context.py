@@ -462,7 +462,8 @@ class _Kind:
 _KINDS = (
     _Kind(
         "gradient stopped",
-        r"gradient will be stopped from propagating[^\n]*\n\s*(?P<detail>[^\n]+)",
+        r"gradient will be stopped from propagating(.*:(?P<line>\d+), )?[^\n]*"
+        r"(\n\s*(?P<detail>\S[^\n]*))?",  # the line's text is missing for a notebook cell
         "failed",
         "compiled code left MindSpore (asnumpy, NumPy, item): gradients through it are zero",
         "compute that line with MindSpore operations; where the stop is meant, ops.stop_gradient",
@@ -501,6 +502,12 @@ _KINDS = (
         "ok",
         "said of most compiled training steps; results are right all the same",
     ),
+    _Kind(
+        "notebook cells",
+        r"Get realpath failed|The file '[^']*' may not exists",
+        "ok",
+        "MindSpore looked for the source of a notebook cell in a file; harmless",
+    ),
     _Kind("deprecated", r"deprecated", "ok", "deprecated names or arguments were used"),
 )
 _NAMES = re.compile(r"\[(?P<names>'[^]]*)\] are not loaded\.")
@@ -527,9 +534,11 @@ def _judge(title: str, messages: Iterator[str]) -> Report:
             details.setdefault("parameters not loaded", {})[names["names"].replace("'", "")] = None
             continue
         for kind in _KINDS:
-            if match := re.search(kind.pattern, message, re.DOTALL):
+            if match := re.search(kind.pattern, message):
                 counts[kind.id] = counts.get(kind.id, 0) + 1
-                if detail := match.groupdict().get("detail"):
+                groups = match.groupdict()
+                detail = groups.get("detail") or (groups.get("line") and f"line {groups['line']}")
+                if detail:
                     details.setdefault(kind.id, {})[detail.strip()] = None
                 break
         else:

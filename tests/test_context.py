@@ -196,9 +196,10 @@ def test_quiet(day: isolate.Outcome[dict[str, Any]]) -> None:
     assert kinds <= {"deprecated", "other"}  # run_check and the refusals
 
 
-def provoke() -> dict[str, Any]:
+def provoke(folder: str) -> dict[str, Any]:
     """Each kind of message the table knows, caused for real."""
-    import tempfile
+    os.chdir(folder)
+    import linecache
 
     import numpy as np
 
@@ -243,6 +244,14 @@ def provoke() -> dict[str, Any]:
     def parameter(name, shape, dtype):  # type: ignore[no-untyped-def]
         return ms.Parameter(ms.Tensor(np.ones(shape, dtype)), name=name)
 
+    text = "def cell(x):\n    return ms.Tensor(x.asnumpy()).sum()\n"
+    file = "/no such folder/ipykernel_1/2.py"  # as ipykernel names a cell
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    space = sys.modules["__main__"].__dict__
+    space["ms"] = ms
+    exec(compile(text, file, "exec"), space)
+    ms.jit(ms.grad(space["cell"]))(ones).asnumpy()
+    seen["cell"] = here.warnings().to_json()
     seen["gradient"] = ms.jit(ms.grad(leaves))(ones).asnumpy().tolist()
     net = nn.Dense(3, 2)
     ms.load_param_into_net(net, {"weight": parameter("weight", (2, 3), np.float16)})
@@ -251,11 +260,7 @@ def provoke() -> dict[str, Any]:
         ms.jit(twice)(ones)
     seen["steps"] = trained(False), trained(True)
     ms.set_context(device_id=0)
-    folder = os.getcwd()
-    with tempfile.TemporaryDirectory() as scratch:
-        os.chdir(scratch)
-        ms.jit(leaves, mode="PIJit")(ones)
-        os.chdir(folder)
+    ms.jit(leaves, mode="PIJit")(ones)
     seen["after"] = here.warnings().to_json()
     try:
         here.warnings().require()
@@ -265,12 +270,16 @@ def provoke() -> dict[str, Any]:
     return seen
 
 
-def test_warnings_are_heard() -> None:
-    outcome = isolate.run(provoke, env=CLEAN, timeout=200)
+def test_warnings_are_heard(tmp_path: Path) -> None:
+    outcome = isolate.run(provoke, str(tmp_path), env=CLEAN, timeout=200)
     seen = outcome.result()
     assert outcome.stderr == ""
     assert [check["id"] for check in seen["before"]["checks"]] == ["log"]
     assert seen["before"]["ok"]
+    cell = seen["cell"]["checks"]
+    assert [check["id"] for check in cell] == ["gradient stopped", "notebook cells"]
+    assert cell[0]["found"] == "line 2"  # MindSpore cannot quote a cell
+
     checks = {check["id"]: check for check in seen["after"]["checks"]}
     status = {name: check["status"] for name, check in checks.items() if name != "other"}
     assert status == {
@@ -280,6 +289,7 @@ def test_warnings_are_heard() -> None:
         "compiled again": "failed",
         "jit option ignored": "failed",
         "side effects": "ok",
+        "notebook cells": "ok",
         "deprecated": "ok",
     }
     assert seen["gradient"] == [0.0, 0.0, 0.0]  # d/dx sum(2x) is 2: the warning was right
