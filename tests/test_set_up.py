@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -242,6 +243,25 @@ def test_two_at_once_install_once(
     assert sum("another set-up is at work here" in text for text in said) == 1
 
 
+def test_a_killed_set_up_leaves_the_lock_to_its_pip(
+    checkout: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_SLEEP", "2")
+    first = subprocess.Popen(
+        [sys.executable, "-I", str(checkout / "tools/set_up.py")], stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 60
+    log = Path(os.environ["FAKE_LOG"])
+    while not (log.exists() and PIP in log.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    first.kill()
+    first.wait()
+    calls()
+    assert "another set-up is at work here" in run(checkout)
+    assert calls() == ["intact", PIP, "kernel"]
+
+
 # --- conda --------------------------------------------------------------------------------------
 
 
@@ -383,6 +403,8 @@ def test_a_disk_too_small(checkout: Path, calls: Calls, monkeypatch: pytest.Monk
         ("Retrying after NameResolutionError: x\nERROR: No matching distribution found for torch",
          "pip cannot reach its package index"),
         ("ReadTimeoutError: Read timed out.", "pip cannot reach its package index"),
+        ("ERROR: Could not find a version that satisfies the requirement hatchling>=1.27 "
+         "(from versions: none)", "or that lacks this package"),
         ("ERROR: No matching distribution found for mindspore<2.11", "no such wheel"),
         ("The virtual environment was not created: ensurepip is not available", "python3-venv"),
         ("ERROR: something else", "mend what it says"),

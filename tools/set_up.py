@@ -24,7 +24,7 @@ from typing import NamedTuple
 NAME = "msnb"  # of the kernel and of the conda environment alike: editors match the two
 SUPPORTED = ((3, 11), (3, 12), (3, 10))  # in order of preference; 3.11 is what is tested
 PINNED_SINCE = (3, 11)  # some versions in constraints.txt have dropped Python 3.10
-NEEDED_GB = 6  # measured: 4.1 GB with the CPU build of torch, and what pip unpacks on the way
+NEEDED_GB = 6  # .venv has 4.1 GB with the CPU build of torch, 7.9 with CUDA; and pip's downloads
 
 _ALONE = ("-I", "-X", "utf8")  # no PYTHON* variable, no user site, no current folder
 _LOOK = (
@@ -144,6 +144,7 @@ class SetUp:
         self.log = self.venv / f".{NAME}-set-up.log"
         self.asked = python
         self.say = say
+        self._lock: int | None = None
 
     def inputs(self) -> dict[str, str]:
         """What the finished ``.venv`` depends on; equal to the stamp, nothing is left to do."""
@@ -216,6 +217,7 @@ class SetUp:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             except OSError:
                 pass  # a network file system without locks
+            self._lock = lock.fileno()
             if not self.done():
                 self._run()
 
@@ -272,7 +274,7 @@ class SetUp:
         if free < NEEDED_GB:
             raise SetUpError(
                 f"only {free:.1f} GB are free in {self.root}, and .venv needs about {NEEDED_GB} "
-                "(more with a CUDA build of torch); make room, then type the same again"
+                "(12 with the CUDA build of torch); make room, then type the same again"
             )
         self.say(f"making .venv from {python}")
         self._child([python.command, *_ALONE, "-m", "venv", str(self.venv)], "python -m venv")
@@ -313,6 +315,8 @@ class SetUp:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            # Should this process be killed, the next one waits until its pip has ended.
+            pass_fds=[] if self._lock is None else [self._lock],
             encoding="utf-8",
             errors="replace",
         )
@@ -372,6 +376,11 @@ def explain(what: str, code: int, lines: list[str]) -> str:
         remedy = (
             "there is no such wheel for this Python and machine: it takes Linux on x86_64 or "
             "aarch64 with Python 3.10 to 3.12"
+        )
+    elif "(from versions: none)" in text:
+        remedy = (
+            "pip cannot reach its package index, or that lacks this package: for a mirror: "
+            "pip config set global.index-url URL; then type the same again"
         )
     elif "ensurepip" in text:
         remedy = "on Debian or Ubuntu: sudo apt install python3-venv, then type the same again"
