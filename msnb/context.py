@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,7 +66,7 @@ class Context:
         else:
             summary = f"{found} (asked for {self.asked})"
         if found == self.device_target and self.asked in ("auto", found):
-            return Check("device", "ok", summary)
+            return Check("device", "ok", summary, found=found)
         return Check(
             "device",
             "failed",
@@ -151,6 +152,7 @@ def setup(
     early = "mindspore" not in sys.modules
     if early:
         _quiet()
+    _tidy()
     ms = _mindspore()
     _mute_stderr(ms)
     if reason := _unreadable():
@@ -403,9 +405,21 @@ def _quiet() -> None:
     os.environ.setdefault("GLOG_logtostderr", "0")
     os.environ.setdefault("GLOG_stderrthreshold", "4")
     if "GLOG_log_dir" not in os.environ:
-        folder = tempfile.mkdtemp(prefix="msnb-log-")
-        os.environ["GLOG_log_dir"] = folder
-        atexit.register(_remove, folder, os.getpid())
+        os.environ["GLOG_log_dir"] = _scratch()
+
+
+def _tidy() -> None:
+    """Keep what MindSpore writes when a graph does not compile (``rank_0/om``) out of sight."""
+    if "MS_OM_PATH" not in os.environ:
+        os.environ["MS_OM_PATH"] = _scratch()
+
+
+@cache
+def _scratch() -> str:
+    """A folder of this process, removed when it ends."""
+    folder = tempfile.mkdtemp(prefix="msnb-log-")
+    atexit.register(_remove, folder, os.getpid())
+    return folder
 
 
 def _remove(folder: str, owner: int) -> None:

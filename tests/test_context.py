@@ -21,7 +21,7 @@ from msnb.context import DeviceUnavailable, setup
 CLEAN: dict[str, str | None] = dict.fromkeys(
     (
         *("GLOG_v", "GLOG_logtostderr", "GLOG_log_dir", "GLOG_stderrthreshold"),
-        *("DEVICE_ID", "RANK_ID"),
+        *("DEVICE_ID", "RANK_ID", "MS_OM_PATH"),
     )
 )
 
@@ -267,12 +267,28 @@ def provoke(folder: str) -> dict[str, Any]:
     except AssertionError as error:
         seen["verdict"] = str(error)
     seen["text"] = str(here.warnings())
+
+    def joined(x):  # type: ignore[no-untyped-def]
+        if x.sum() > 0:
+            return x
+        return x.astype(ms.float16)
+
+    try:
+        ms.jit(joined)(ones)
+    except TypeError as error:
+        seen["refused"] = str(error)
+    seen["left behind"] = os.listdir(folder)
+    seen["elsewhere"] = [file.name for file in Path(os.environ["MS_OM_PATH"]).rglob("*.ir")]
     return seen
 
 
 def test_warnings_are_heard(tmp_path: Path) -> None:
     outcome = isolate.run(provoke, str(tmp_path), env=CLEAN, timeout=200)
     seen = outcome.result()
+    # a graph that does not compile is dumped, but not into the reader's folder
+    assert "Cannot join the return values" in seen["refused"]
+    assert seen["elsewhere"] == ["analyze_fail.ir"]
+    assert seen["left behind"] == []
     assert outcome.stderr == ""
     assert [check["id"] for check in seen["before"]["checks"]] == ["log"]
     assert seen["before"]["ok"]
