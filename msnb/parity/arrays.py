@@ -47,9 +47,9 @@ def compare(
 
     Floating values agree within a limit that comes from the dtype's epsilon (the coarser of the
     two), the number of terms summed into one element, ``reduction`` (estimated from the noise of
-    the difference where it is not given), and the magnitude: ``max(|expected|, root mean square)``
-    for each element. See ``msnb.parity.limits`` for derivation and sources. ``scale``, a number or
-    an array that broadcasts, replaces the root mean square where terms cancel: ``sqrt(sum(x**2))``
+    the difference where it is not given), and the magnitude: ``max(|expected|, root mean fourth
+    power)`` for each element. See ``msnb.parity.limits`` for derivation and sources. ``scale``, a
+    number or an array that broadcasts, replaces that mean where terms cancel: ``sqrt(sum(x**2))``
     over the terms of each element is sharp, ``sum(|x|)`` is safe, 0 holds each element to its own
     size. ``rtol`` and ``atol`` replace all of it by ``atol + rtol * |expected|``; the one that is
     not given is zero.
@@ -709,7 +709,7 @@ def _limit(
         np.maximum(derived, floor, out=derived)
         derived *= unit
         derived += _tiny(dtype)
-        how = "given" if options.reduction is not None else "estimated"
+        how = "given" if options.reduction is not None else "estimated from the noise"
         level = f"{floor:.3g}" if options.scale is None else "scale"
         rule = (
             f"within {unit:.2e} * max(|expected|, {level}) for {dtype} and {terms} "

@@ -24,11 +24,11 @@ def find_place(view: View) -> Pattern | None:
 
 
 def _by_chance(view: View, region: int, choices: float) -> bool:
-    """Whether as many elements at random might fall into one of ``choices`` such regions."""
+    """Whether as many elements at random might fall into one of ``exp(choices)`` such regions."""
     size = view.off.size
     if region >= size or view.count < 0.5 * region:
         return True
-    return math.log(max(choices, 1)) + view.count * math.log(region / size) > math.log(_CHANCE)
+    return choices + view.count * math.log(region / size) > math.log(_CHANCE)
 
 
 def _edges(view: View) -> _Place | None:
@@ -65,7 +65,7 @@ def _edges(view: View) -> _Place | None:
             if not all(np.any(view.off & part & ~_others(parts, part)) for part in parts):
                 continue
             region = int(np.count_nonzero(np.broadcast_to(mask, view.shape)))
-            if not _by_chance(view, region, 18):
+            if not _by_chance(view, region, math.log(18)):
                 return region, Pattern("place", f"only the {name}", remedy)
     return None
 
@@ -89,14 +89,14 @@ _ALL_SIDES = (
 def _box(view: View) -> _Place | None:
     """A set of indices along one or more axes, whose product holds all that is off."""
     kept: list[tuple[int, Array]] = []
-    region, choices = 1, 1.0
+    region, choices = 1, 0.0
     for axis, length in enumerate(view.shape):
         rest = tuple(other for other in range(view.ndim) if other != axis)
         used = np.flatnonzero(view.off.any(axis=rest))
         region *= used.size
         if used.size < length:
             kept.append((axis, used))
-            choices *= _choices(used, length)
+            choices += _choices(used, length)
     if not kept or _by_chance(view, region, choices):
         return None
     text = " and ".join(_indices(used, view.shape[axis], axis) for axis, used in kept)
@@ -109,13 +109,16 @@ def _box(view: View) -> _Place | None:
 
 
 def _choices(used: Array, length: int) -> float:
+    """The logarithm of how many sets of indices of this kind the axis has."""
     if used.size == 1:
-        return 2.0 if used[0] in (0, length - 1) else float(length)
+        return math.log(2 if used[0] in (0, length - 1) else length)
     if used[-1] - used[0] + 1 == used.size:
-        return length * length / 2
+        return math.log(length * length / 2)
     if np.all(np.diff(used) == used[1] - used[0]):
-        return float(length**3)
-    return float(math.comb(length, used.size))
+        return 3 * math.log(length)
+    return (
+        math.lgamma(length + 1) - math.lgamma(used.size + 1) - math.lgamma(length - used.size + 1)
+    )
 
 
 def _block(used: Array, length: int) -> tuple[int, int] | None:
@@ -216,7 +219,7 @@ def _sign_place(view: View) -> _Place | None:
         ),
     ):
         region = int(np.count_nonzero(mask))
-        if np.any(view.off & ~mask) or _by_chance(view, region, 3):
+        if np.any(view.off & ~mask) or _by_chance(view, region, math.log(3)):
             continue
         if not np.any(e[~mask]):  # the rest is zero on both sides: a product with anything is
             continue
@@ -239,7 +242,7 @@ def _triangle(view: View) -> _Place | None:
         (row >= column, "the lower triangle with its diagonal"),
     ):
         region = int(np.count_nonzero(np.broadcast_to(mask, view.shape)))
-        if np.any(view.off & ~mask) or _by_chance(view, region, 6):
+        if np.any(view.off & ~mask) or _by_chance(view, region, math.log(6)):
             continue
         return region, Pattern(
             "place",
@@ -266,7 +269,7 @@ def _large(view: View) -> _Place | None:
     with np.errstate(all="ignore"):
         beyond = (size > edge) | ~np.isfinite(view.expected)
     region = int(np.count_nonzero(beyond))
-    if np.any(view.off & ~beyond) or _by_chance(view, region, view.off.size):
+    if np.any(view.off & ~beyond) or _by_chance(view, region, math.log(view.off.size)):
         return None
     return region, Pattern(
         "place",

@@ -328,3 +328,12 @@ def test_nothing_off_nothing_found():
     assert found(e, e) == []
     assert found(with_noise(e), e) == []
     assert found(e[:0], e[:0]) == []
+
+
+def test_many_scattered_rows_of_a_long_axis():
+    rows = np.random.default_rng(3).permutation(5000)[:400]
+    a, e = planted(np.s_[rows], (5000, 6))
+    assert "indices" in text(a, e)
+    assert "of axis 0 (size 5000) differ" in text(a, e)
+    single, right = planted(np.s_[rows], (5000,))
+    assert found(single, right) == []
