@@ -11,6 +11,10 @@ All three return a loader of the framework asked for: a ``mindspore.dataset`` ob
 
 The order of a pass depends on ``(seed, epoch)`` alone, never on a framework's random state. Each
 pass that is begun is one epoch; ``loader.order.epoch`` is the next one, and may be set.
+
+>>> images, labels = next(iter(digits(framework="numpy", batch_size=4)))
+>>> images.shape, labels.dtype
+((4, 1, 32, 32), dtype('int64'))
 """
 
 from __future__ import annotations

@@ -11,6 +11,10 @@ A LeNet that circulates in migration articles is not here on purpose: two padded
 convolutions, 3 to 16 to 32 channels, then a dense layer for 32 x 8 x 8 values. The pooling was lost
 on the way, so 32 x 32 values of each channel arrive there, and the net cannot run. Notebook 02 lets
 the reader find that.
+
+>>> torch_net, ms_net = LeNet(seed=0)
+>>> bool((torch_net.fc3.bias.detach().numpy() == ms_net.fc3.bias.asnumpy()).all())
+True
 """
 
 from __future__ import annotations
