@@ -709,7 +709,7 @@ def _limit(
         np.maximum(derived, floor, out=derived)
         derived *= unit
         derived += _tiny(dtype)
-        how = "given" if options.reduction is not None else "estimated from the noise"
+        how = "given" if options.reduction is not None else "estimated"
         level = f"{floor:.3g}" if options.scale is None else "scale"
         rule = (
             f"within {unit:.2e} * max(|expected|, {level}) for {dtype} and {terms} "
