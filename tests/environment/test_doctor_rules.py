@@ -591,9 +591,13 @@ def test_satisfies(version: str, specifier: str, met: bool) -> None:
 @pytest.mark.parametrize(
     ("name", "failed"),
     [
-        ("doctor_a", {"first operation", "numpy"}),
-        ("doctor_b", {"kernel"}),
-        ("doctor_c", {"device", "CANN", "driver", "firmware"}),
+        (
+            "system_python",
+            {"environment", "kernel", ".venv", "mindspore", "numpy", "torch", "protobuf"},
+        ),
+        ("numpy_2", {"first operation", "numpy"}),
+        ("shadowing", {"shadowing", "mindspore", "numpy", "torch"}),
+        ("torn", {"environment", "pip", "kernel"}),
     ],
 )
 def test_recorded_reports_of_the_notebook(name: str, failed: set[str]) -> None:

@@ -1,0 +1,212 @@
+"""The exercises: the solutions pass, and typical wrong answers get feedback that helps."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+# Runs the cells named, then each answer with the cell that checks it; prints the feedback as JSON.
+SESSION = """
+import contextlib, io, json, sys
+cells, answers = json.load(sys.stdin)
+names = {"__name__": "__main__"}
+for source in cells:
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(source, names)
+feedback = []
+for answer, check in answers:
+    heard = io.StringIO()
+    with contextlib.redirect_stdout(heard):
+        exec(answer, names)
+        exec(check, names)
+    feedback.append(heard.getvalue().strip())
+print("FEEDBACK" + json.dumps(feedback))
+"""
+
+# What a cell needs that is checked without the rest of its notebook.
+NEEDED = {
+    "01_env_check": (
+        "parameters",
+        "setup",
+        "recorded",
+        "report-a",
+        "report-b",
+        "report-c",
+        "exercise-check",
+    ),
+    "02_lenet_port": [
+        *("parameters", "setup", "imports", "torch-lenet", "ms-lenet", "training"),
+        *("carried", "carry", "batch", "exercise-1-given", "exercise-1-check"),
+        *("exercise-1-compare", "exercise-2-given", "exercise-2-check"),
+    ],
+}
+
+SOLUTION = "the solution"
+
+
+def net(**changes: str) -> str:
+    """The solution of exercise 1 in 02 with some of its lines changed."""
+    lines = {
+        "conv": 'nn.Conv2d(1, 4, 3, pad_mode="pad", padding=1, has_bias=True)',
+        "norm": "nn.BatchNorm2d(4, eps=1e-3, momentum=0.8)",
+        "pool": "nn.MaxPool2d(4, stride=4)",
+        "head": "nn.Dense(4 * 8 * 8, 10)",
+        "step": "ops.relu(self.norm(self.conv(x)))",
+        "result": "Answer()",
+    } | changes
+    return f"""
+class Answer(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.conv = {lines["conv"]}
+        self.norm = {lines["norm"]}
+        self.pool = {lines["pool"]}
+        self.head = {lines["head"]}
+
+    def construct(self, x):
+        x = self.pool({lines["step"]})
+        return self.head(ops.flatten(x))
+
+
+def build_small():
+    return {lines["result"]}
+"""
+
+
+def planted(layer: object, setting: object, value: object) -> str:
+    answer = {"layer": layer, "setting": setting, "value": value}
+    return f"def find_planted(): return {answer!r}"
+
+
+def diagnosis(**answers: str) -> str:
+    return f"def diagnose(): return {answers!r}"
+
+
+# notebook: (exercise, answer, what its feedback says)
+ANSWERS: dict[str, list[tuple[str, str, str]]] = {
+    "01_env_check": [
+        ("exercise", SOLUTION, "A: right\nB: right\nC: right"),
+        ("exercise", diagnosis(B="numpy"), "A: not answered yet\nB: right\nC: not answered yet"),
+        ("exercise", diagnosis(A="mindspore"), "A: 'mindspore' is red because of where it looks"),
+        ("exercise", diagnosis(A="numpy"), "A: 'numpy' is red because of where it looks"),
+        ("exercise", diagnosis(A="kernel"), "is an effect: --fix would register this Python"),
+        ("exercise", diagnosis(A=".venv"), "Which row names the Python?"),
+        ("exercise", diagnosis(B="first operation"), "this is the symptom"),
+        ("exercise", diagnosis(B="mindspore"), "B: 'mindspore' is not even red"),
+        ("exercise", diagnosis(C="torch"), "three packages do not break at once"),
+        ("exercise", diagnosis(C="shadow"), "no row 'shadow'; there are python, environment"),
+    ],
+    "02_lenet_port": [
+        ("exercise-1", SOLUTION, "right: structure, scores and running mean agree"),
+        ("exercise-1", net(), "right:"),
+        ("exercise-1", net(conv='nn.Conv2d(1, 4, 3, pad_mode="same", has_bias=True)'), "right:"),
+        ("exercise-1", net(conv="nn.Conv2d(1, 4, 3, padding=1)"), "the 'pad' must be zero when"),
+        (
+            "exercise-1",
+            net(conv='nn.Conv2d(1, 4, 3, pad_mode="pad", padding=1)'),
+            "no parameter 'conv.bias'; a convolution has no bias unless you ask",
+        ),
+        (
+            "exercise-1",
+            net(conv='nn.Conv2d(1, 4, 3, pad_mode="valid", has_bias=True)'),
+            "or the pooling's stride?",
+        ),
+        ("exercise-1", net(pool="nn.MaxPool2d(4)"), "or the pooling's stride?"),
+        ("exercise-1", net(norm="nn.BatchNorm2d(4, momentum=0.8)"), "BatchNorm's eps is 1e-05"),
+        ("exercise-1", net(norm="nn.BatchNorm2d(4, eps=1e-3)"), "the mean is off by"),
+        (
+            "exercise-1",
+            net(norm="nn.BatchNorm2d(4, eps=1e-3, momentum=0.2)"),
+            "the mean is off by",
+        ),
+        ("exercise-1", net(step="self.norm(self.conv(x))"), "go through construct line by line"),
+        ("exercise-1", net(head="nn.Dense(4 * 8 * 8, 9)"), "'head.weight' has shape (9, 256)"),
+        ("exercise-1", net(result="Answer"), "an instance of nn.Cell, not <class"),
+        ("exercise-1", "def build_small(): pass", "an instance of nn.Cell, not None"),
+        ("exercise-2", SOLUTION, "right: PyTorch's negative_slope is 0.01, MindSpore's alpha 0.2"),
+        ("exercise-2", planted("conv", "pad_mode", "pad"), "conv gives the same output"),
+        ("exercise-2", planted("head", "has_bias", True), "head is off, but so is its input"),
+        ("exercise-2", planted("relu", "alpha", 0.01), "no layer 'relu'; there are conv, act"),
+        ("exercise-2", planted("act", "slope", 0.01), "not 'slope': read the signature"),
+        ("exercise-2", planted("act", "alpha", 0.2), "with alpha=0.2 the scores are still off"),
+        ("exercise-2", planted("act", "alpha", "0.01"), "alpha is a number, not '0.01'"),
+    ],
+}
+
+
+def cells_of(path: Path) -> dict[str, str]:
+    cells = nbformat.read(path, as_version=4).cells
+    return {cell.id: cell.source for cell in cells if cell.cell_type == "code"}
+
+
+def solution_of(path: Path) -> str:
+    return (path.parent / "solutions" / f"{path.stem}.py").read_text("utf-8")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_answers_get_the_feedback_they_need(path: Path, tmp_path: Path) -> None:
+    cells = cells_of(path)
+    answers = ANSWERS[path.stem]
+    tagged = {exercise for exercise, _, _ in answers}
+    asked = [
+        [solution_of(path) if answer is SOLUTION else answer, cells[f"{exercise}-feedback"]]
+        for exercise, answer, _ in answers
+    ]
+    stubs = [[cells[exercise], cells[f"{exercise}-feedback"]] for exercise in sorted(tagged)]
+    ran = subprocess.run(
+        [sys.executable, "-c", SESSION],
+        input=json.dumps([[cells[name] for name in NEEDED[path.stem]], asked + stubs]),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "MPLBACKEND": "Agg"},
+        timeout=200,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    feedback = json.loads(ran.stdout.rpartition("FEEDBACK")[2])
+    for (exercise, answer, words), said in zip(answers, feedback, strict=False):
+        assert words in said, f"{exercise} got {said!r} for\n{answer}"
+        assert ("right" in said) == ("right" in words), f"{exercise} got {said!r} for\n{answer}"
+    assert all("not answered yet" in said for said in feedback[len(answers) :])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_each_exercise_has_its_answers_here(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    tagged = {cell.id for cell in notebook.cells if "exercise" in cell.metadata.get("tags", [])}
+    tried = ANSWERS[path.stem]
+    assert {exercise for exercise, _, _ in tried} == tagged
+    for exercise in tagged:
+        assert (exercise, SOLUTION) in {(name, answer) for name, answer, _ in tried}
+        assert sum(name == exercise for name, _, _ in tried) >= 4
+
+
+def test_the_reports_in_01_are_the_recorded_ones() -> None:
+    cells = cells_of(ROOT / "notebooks" / "01_env_check.ipynb")
+    shown = {
+        "recorded": ("torn", {"environment", "pip", "kernel", ".venv"}),
+        "report-a": ("system_python", None),
+        "report-b": ("numpy_2", None),
+        "report-c": ("shadowing", None),
+    }
+    for cell, (name, kept) in shown.items():
+        text = (ROOT / "notebooks" / "recorded" / f"{name}.json").read_text("utf-8")
+        rows = [
+            f"{row['id']} | {row['status']} | {row['summary']}"
+            for row in json.loads(text)["checks"]
+            if row["id"] not in ("CANN", "driver", "firmware")
+            and (kept is None or row["id"] in kept)
+        ]
+        assert re.findall(r"^\S.* \| \w+ \| .+$", cells[cell], flags=re.MULTILINE) == rows
