@@ -15,6 +15,7 @@ _HOME = {
     "Report": "msnb.report",
     "TrainLog": "msnb.log",
     "compare": "msnb.parity",
+    "copy_weights": "msnb.parity",
     "data": "",
     "doctor": "msnb.environment",
     "nets": "",
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from msnb.environment import doctor as doctor
     from msnb.log import TrainLog as TrainLog
     from msnb.parity import compare as compare
+    from msnb.parity import copy_weights as copy_weights
     from msnb.parity import probe as probe
     from msnb.report import Check as Check
     from msnb.report import Report as Report

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from msnb.parity.arrays import compare as compare
 from msnb.parity.operators import probe as probe
+from msnb.parity.weights import copy_weights as copy_weights
 
-__all__ = ["compare", "probe"]
+__all__ = ["compare", "copy_weights", "probe"]
