@@ -73,7 +73,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FAKE", str(fake))
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
     monkeypatch.setenv("REAL_PYTHON", sys.executable)
-    for name in ("CONDA_PREFIX", "CONDA_DEFAULT_ENV", "FAKE_PIP_FAILS"):
+    of_make = [name for name in os.environ if name.startswith("MAKE")]  # from `make test`
+    for name in ("CONDA_PREFIX", "CONDA_DEFAULT_ENV", "FAKE_PIP_FAILS", "PYTHON", *of_make):
         monkeypatch.delenv(name, raising=False)
     return root
 
