@@ -24,8 +24,8 @@ else:
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-# What the CUDA build of torch brings, in versions that torch asks for; the CPU build, with which the
-# pins were made, brings none of it.
+# The CUDA build of torch brings these, in versions that torch asks for; the CPU build, with which
+# the pins were made, does not.
 CUDA = re.compile(r"(nvidia|cuda)-|triton$")
 ON_PINNED_PYTHON = pytest.mark.skipif(
     sys.version_info[:2] != (3, 11), reason="constraints.txt is for Python 3.11"
