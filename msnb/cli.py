@@ -103,7 +103,70 @@ def make_app() -> "typer.Typer":
             )
         )
 
+    @app.command()
+    def differences(
+        names: Annotated[
+            list[str] | None,
+            typer.Argument(help="Topics (padding) or ids (padding.same-stride-2)."),
+        ] = None,
+        everything: Annotated[bool, typer.Option("--all", help="Run every topic.")] = False,
+        json: Annotated[bool, typer.Option("--json", help="Print the Report as JSON.")] = False,
+        markdown: Annotated[
+            bool, typer.Option("--markdown", help="Print the page docs/differences.md.")
+        ] = False,
+        jobs: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = 2,
+        timeout: Annotated[float, typer.Option(help="Seconds a statement may take.")] = 60,
+    ) -> None:
+        """Run recorded differences again. 0: all hold; 1: not all; 2: no such name.
+
+        Without names it lists the topics.
+        """
+        if not names and not everything:
+            raise typer.Exit(_topics())
+        shape = "json" if json else "markdown" if markdown else "text"
+        raise typer.Exit(_differences([] if everything else names or [], shape, jobs, timeout))
+
     return app
+
+
+def _topics() -> int:
+    from msnb.differences import count, topics
+
+    counts = count()
+    width = max(map(len, counts))
+    for topic, about in topics().items():
+        print(f"{topic:<{width}}  {counts[topic]:>3}  {about}")
+    print(f"{'':<{width}}  {sum(counts.values()):>3}  run them: msnb differences TOPIC, or --all")
+    return 0
+
+
+def _differences(names: list[str], shape: str, jobs: int, timeout: float) -> int:
+    import json
+    import os
+
+    from msnb import differences
+
+    try:
+        total = len(differences.select(names))
+    except ValueError as unknown:
+        print(unknown, file=sys.stderr)
+        return 2
+    done: list[str] = []
+
+    def progress(id: str) -> None:
+        done.append(id)
+        if sys.stderr.isatty():
+            end = "\n" if len(done) == total else ""
+            print(f"\r{len(done)}/{total}  {id:<60.60}", end=end, file=sys.stderr, flush=True)
+
+    report = differences.run(names, jobs=jobs, timeout=timeout, progress=progress)
+    if shape == "json":
+        print(json.dumps(report.to_json(), ensure_ascii=False, indent=1))
+    elif shape == "markdown":
+        print(differences.markdown(report), end="")
+    else:
+        print(report.text(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+    return 1 if report.worst in ("failed", "error") else 0
 
 
 def _doctor(arguments: list[str]) -> int:
