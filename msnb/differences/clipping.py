@@ -272,12 +272,12 @@ def accumulation_restarts_the_schedule() -> Observation:
     before = 0.0
     for batch in range(4):
         parameter.grad = torch.full((1,), float(batch % 2))  # moves after every second batch
-        before = float(parameter)
+        before = float(parameter.detach())
         optimizer.step()
         scheduler.step()
     return Observation(
-        torch=round(before - float(parameter), 6),
+        torch=round(before - float(parameter.detach()), 6),
         mindspore=last_rate(rates),
         claim=0.2,
-        neighbour=(round(before - float(parameter), 6), last_rate(rates[1::2])),
+        neighbour=(round(before - float(parameter.detach()), 6), last_rate(rates[1::2])),
     )

@@ -88,10 +88,10 @@ def after_first_step_torch() -> float:
     optimizer = torch.optim.SGD([weight], lr=0.1)
     weight.grad = torch.ones(1)
     optimizer.step()
-    before = float(weight)
+    before = float(weight.detach())
     optimizer.param_groups[0]["lr"] = 0.5
     optimizer.step()
-    return round(before - float(weight), 6)
+    return round(before - float(weight.detach()), 6)
 
 
 @difference(
