@@ -41,11 +41,14 @@ def test_the_test_above_can_fail():
 
 
 def test_every_module_stays_out_of_both_frameworks():
+    # but for the topics of the recorded differences: they are loaded only to be executed
     found = loaded_by(
         "import importlib, pkgutil, msnb\n"
         "for module in pkgutil.walk_packages(msnb.__path__, 'msnb.'):\n"
         "    if not module.name.endswith('__main__'):\n"
-        "        importlib.import_module(module.name)"
+        "        if not module.name.startswith('msnb.differences.'):\n"
+        "            importlib.import_module(module.name)\n"
+        "import msnb.differences; msnb.differences.topics(); msnb.differences.count()"
     )
     assert not found & {"mindspore", "torch"}
 
