@@ -11,7 +11,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import Any
 
 from msnb.parity.arrays import to_numpy
@@ -173,13 +172,18 @@ class _Pairing:
         theirs, ours = self._left()
         by_name = self._by_name(theirs, ours)
         named = {id(layer) for both in by_name for layer in both}
-        t_left = [t for t in theirs if id(t) not in named and t.shapes]
+        may_go = {
+            id(t)
+            for t in theirs
+            if id(t) not in named and all(map(self._droppable, t.slots.values()))
+        }
+        t_left = [t for t in theirs if id(t) not in named and id(t) not in may_go]
         m_left = [m for m in ours if id(m) not in named and not _may_stay(m)]
         if not t_left and not m_left:
             self._take(by_name)
             self._say(len(by_name), "by name")
             return
-        t_all = [t for t in theirs if t.shapes]
+        t_all = [t for t in theirs if t.shapes and id(t) not in may_go]
         m_all = [m for m in ours if not _may_stay(m) or id(m) in named]
         t_tied, m_tied = _tied_layers(t_all), _tied_layers(m_all)
         if len(t_tied) != len(m_tied):  # one side has a name more for a weight it has already
@@ -736,13 +740,16 @@ def _contradicts(group: list[tuple[Layer, Layer]]) -> bool:
 
 
 def _likelier(t1: str, m1: str, t2: str, m2: str) -> bool:
-    """Whether two names are clearly more alike crosswise: enc, dec and decoder, encoder."""
+    """Whether names have more words in common crosswise: enc, dec and decoder, encoder."""
+    straight = (_kinship(t1, m1), _kinship(t2, m2))
+    across = (_kinship(t1, m2), _kinship(t2, m1))
+    return min(across) > max(straight)
 
-    def alike(a: str, b: str) -> float:
-        return SequenceMatcher(None, a.lower(), b.lower(), autojunk=False).ratio()
 
-    straight, across = (alike(t1, m1), alike(t2, m2)), (alike(t1, m2), alike(t2, m1))
-    return min(across) > max(straight) and sum(across) - sum(straight) > 0.3
+def _kinship(left: str, right: str) -> int:
+    """How many words of two names are the same, or one the beginning of the other."""
+    words = [re.findall(r"[a-z]+", name.lower()) for name in (left, right)]
+    return sum(a.startswith(b) or b.startswith(a) for a in words[0] for b in words[1])
 
 
 def _key(path: str) -> tuple[str, int | None]:
