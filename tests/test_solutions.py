@@ -49,6 +49,11 @@ NEEDED = {
         *("carried", "carry", "batch", "exercise-1-given", "exercise-1-check"),
         *("exercise-1-compare", "exercise-2-given", "exercise-2-check"),
     ],
+    "03_padding_probes": [
+        *("parameters", "setup", "imports", "convolve", "rule", "torch-same"),
+        *("exercise-1-given", "exercise-1-check", "exercise-1-same", "exercise-2-given"),
+        *("exercise-2-check", "sums", "sums-run", "exercise-3-check"),
+    ],
 }
 
 SOLUTION = "the solution"
@@ -86,6 +91,22 @@ def build_small():
 def planted(layer: object, setting: object, value: object) -> str:
     answer = {"layer": layer, "setting": setting, "value": value}
     return f"def find_planted(): return {answer!r}"
+
+
+def down(*, kernel: int = 5, has_bias: bool = True, **settings: object) -> str:
+    words = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    layer = f"nn.Conv2d(2, 3, {kernel}, has_bias={has_bias}, {words})"
+    return f"def build_down(): return {layer}"
+
+
+def sides(top: object, bottom: object, left: object, right: object) -> str:
+    answer = {"top": top, "bottom": bottom, "left": left, "right": right}
+    return f"def find_border(): return {answer!r}"
+
+
+def limit(limit: object, over: object = ..., under: object = ..., grows: object = ...) -> str:
+    answer = {"limit": limit, "over_noise": over, "under_fault": under, "grows": grows}
+    return f"def choose_limit(): return {answer!r}".replace("Ellipsis", "...")
 
 
 def diagnosis(**answers: str) -> str:
@@ -140,6 +161,44 @@ ANSWERS: dict[str, list[tuple[str, str, str]]] = {
         ("exercise-2", planted("act", "slope", 0.01), "not 'slope': read the signature"),
         ("exercise-2", planted("act", "alpha", 0.2), "with alpha=0.2 the scores are still off"),
         ("exercise-2", planted("act", "alpha", "0.01"), "alpha is a number, not '0.01'"),
+    ],
+    "03_padding_probes": [
+        ("exercise-1", SOLUTION, "right: equal on even and on odd input"),
+        ("exercise-1", down(stride=2, pad_mode="pad", padding=(2, 2, 2, 2)), "right:"),
+        ("exercise-1", down(stride=2), "on 8x8 the shape agrees"),
+        ("exercise-1", down(stride=2), "pads (1, 2), as 'same' does"),
+        ("exercise-1", down(stride=2, pad_mode="pad", padding=(1, 2, 1, 2)), "as 'same' does"),
+        (
+            "exercise-1",
+            down(stride=2, pad_mode="pad", padding=(2, 1, 2, 1)),
+            "on 7x7 the output is (3, 3), PyTorch's (4, 4)",
+        ),
+        ("exercise-1", down(stride=2, pad_mode="pad", padding=1), "PyTorch's (4, 4)"),
+        ("exercise-1", down(stride=2, pad_mode="valid"), "on 8x8 the output is (2, 2)"),
+        ("exercise-1", down(stride=2, padding=2), "'pad' must be zero when 'pad_mode' is not"),
+        ("exercise-1", down(stride=2, has_bias=False), "your layer has no bias"),
+        (
+            "exercise-1",
+            down(stride=2, kernel=3),
+            "the weight has shape (3, 2, 3, 3), not (3, 2, 5, 5)",
+        ),
+        ("exercise-1", "def build_down(): return torch_down", "an nn.Conv2d, not Conv2d(2, 3"),
+        ("exercise-2", SOLUTION, "right: the left border is 2 thick"),
+        ("exercise-2", sides(1, 1, 1, 1), "that is what PyTorch pads"),
+        ("exercise-2", sides(1, 1, 0, 2), "the rows agree, the columns do not"),
+        ("exercise-2", sides(2, 0, 1, 1), "what the impulse says of the rows"),
+        ("exercise-2", sides(2, 1, 1, 1), "top + bottom is 2, and left + right is 2"),
+        ("exercise-2", sides("1", 1, 2, 0), "each side is a number of rows or columns"),
+        ("exercise-3", SOLUTION, "right: above the noise, below the fault"),
+        ("exercise-3", limit(2e-5, 5.9, 5, "sqrt(n)"), "right:"),
+        ("exercise-3", limit(2e-4), "too loose: a fault of 1e-04 passes"),
+        ("exercise-3", limit(7e-5), "too loose: the fault is 1.4 times the limit"),
+        ("exercise-3", limit(1e-7), "correct sums would be called wrong"),
+        ("exercise-3", limit(5e-6), "too tight: only 1.5 times the largest error seen"),
+        ("exercise-3", limit("1e-5"), "a positive number, not '1e-5'"),
+        ("exercise-3", limit(1.7e-5), "Now justify it: over_noise is a number"),
+        ("exercise-3", limit(1.7e-5, 10, 5.9), "for your limit, not 10"),
+        ("exercise-3", limit(1.7e-5, 4.9, 5.9, "n"), "from n = 64 to 4096, times?"),
     ],
 }
 
