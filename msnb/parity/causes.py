@@ -52,7 +52,15 @@ def name_cause(check: Check, torch: Any, ours: Any, suspects: Suspects) -> Check
         return _of_exception(check, ours, suspects)
     if isinstance(torch, Raised):
         return _of_missing_exception(check, torch, suspects)
-    for suspicion in (_stride, _shift, _added_constant, _cancelled, _imprecise, _variants):
+    for suspicion in (
+        _stride,
+        _shift,
+        _divisor,
+        _added_constant,
+        _cancelled,
+        _imprecise,
+        _variants,
+    ):
         told = suspicion(torch, ours, suspects)
         if told:
             return replace(check, found=told[0], remedy=told[1])
@@ -264,6 +272,36 @@ def _moved(array: _Array, step: int, axis: int) -> _Array:
     edge[axis] = slice(0, step) if step > 0 else slice(step, None)
     array[tuple(edge)] = 0
     return array
+
+
+def _divisor(torch: Any, ours: Any, suspects: Suspects) -> tuple[str, str] | None:
+    """Do they differ by what n values are divided by: n, n - 1, or nothing?"""
+    first = suspects.args[0]
+    if not (first.is_float and is_real(torch) and is_real(ours)):
+        return None
+    want, got = (to_numpy(leaf)[0].astype(np.float64) for leaf in (torch, ours))
+    if want.shape != got.shape or not 0 < want.size < first.value.size:
+        return None
+    if first.value.size % want.size or not (np.abs(want) > 0).all():
+        return None
+    n, ratio = first.value.size // want.size, got / want
+    for power, what in ((1.0, "variance"), (0.5, "standard deviation")):
+        for sign, here, there in ((1, "n", "n - 1"), (-1, "n - 1", "n")):
+            if np.allclose(ratio, ((n - 1) / n) ** (sign * power), rtol=2e-5, atol=0):
+                return (
+                    f"MindSpore is {ratio.flat[0]:.4g} times PyTorch: the {what} of n = {n} values "
+                    f"over {here}, in PyTorch over {there}",
+                    "torch.var and torch.std divide by n - 1, ops.var and ops.std of MindSpore by "
+                    "n: set ddof in MindSpore, for example x.std(ddof=1), or correction in PyTorch",
+                )
+    for factor, there, here in ((1 / n, "adds up", "averages"), (n, "averages", "adds up")):
+        if n > 1 and np.allclose(ratio, factor, rtol=2e-5, atol=0):
+            return (
+                f"MindSpore is {ratio.flat[0]:.4g} times PyTorch: PyTorch {there} n = {n} values, "
+                f"MindSpore {here} them",
+                "name the reduction on both sides: reduction='mean' or reduction='sum'",
+            )
+    return None
 
 
 def _added_constant(torch: Any, ours: Any, suspects: Suspects) -> tuple[str, str] | None:
