@@ -37,21 +37,23 @@ def _lookup(index: list[int], **settings: Any) -> Any:
     remedy="embedding(ids) * (ids != padding_idx).astype(ms.float32).unsqueeze(-1)",
 )
 def padding_gradient() -> Observation:
-    def both(index: list[int]) -> tuple[Any, Any]:
-        x, y = torch.nn.Embedding(4, 3, padding_idx=0), nn.Embedding(4, 3, padding_idx=0)
-        x(torch.tensor(index)).sum().backward()
+    x, y = torch.nn.Embedding(4, 3, padding_idx=0), nn.Embedding(4, 3, padding_idx=0)
+    x(torch.tensor([0, 1])).sum().backward()
 
-        def total(ids: Any) -> Any:
-            return y(ids).sum()
+    def total(ids: Any) -> Any:
+        return y(ids).sum()
 
-        return x.weight.grad, ms.grad(total, None, y.trainable_params())(ms.Tensor(index))[0]
+    def masked(ids: Any) -> Any:
+        return (y(ids) * (ids != 0).astype(ms.float32).unsqueeze(-1)).sum()
 
-    x, y = both([0, 1])
+    def gradient(function: Any) -> Any:
+        return ms.grad(function, None, y.trainable_params())(ms.Tensor([0, 1]))[0]
+
     return Observation(
-        torch=x,
-        mindspore=y,
+        torch=x.weight.grad,
+        mindspore=gradient(total),
         claim=np.array([[1] * 3, [1] * 3, [0] * 3, [0] * 3], np.float32),
-        neighbour=both([2, 1]),
+        neighbour=(x.weight.grad, gradient(masked)),
     )
 
 
