@@ -6,6 +6,7 @@ PyTorch's ``.pth`` and ``.pt`` (a pickle, which may run any code when it is open
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickletools
@@ -47,6 +48,7 @@ _SAFETENSORS = {
     "F64": "float64",
     "C64": "complex64",
 }
+_PICKLES = 5  # before PyTorch 1.6 a file was five pickles in a row, then the numbers
 _MAX_HEADER = 100_000_000  # the format's own limit
 _HARMLESS = re.compile(
     r"(collections\.OrderedDict|__builtin__\.set|torch\.\w+Storage)$|torch\.(_utils|storage)\."
@@ -228,7 +230,8 @@ def _read_torch(path: Path, what: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return torch.load(path, map_location="cpu", weights_only=True)
+            with path.open("rb") as file:  # by its name PyTorch may take a file for another kind
+                return torch.load(file, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, AttributeError, ImportError, TypeError) as error:
         asked = [name for name in _asks_for(path, what) if not _HARMLESS.match(name)]
         if not asked:
@@ -264,23 +267,24 @@ def _verify_checksums(path: Path) -> None:
 
 def _asks_for(path: Path, what: str) -> list[str]:
     """The names a pickle would import, found by reading its opcodes, not by running it."""
+    found: dict[str, None] = {}
     try:
         if what == "PyTorch":
             with zipfile.ZipFile(path) as archive:
                 name = next(n for n in archive.namelist() if n.endswith("data.pkl"))
-                data = archive.read(name)
+                stream = io.BytesIO(archive.read(name))
         else:
-            data = path.read_bytes()
-        found: dict[str, None] = {}
-        texts: list[str] = []
-        for opcode, argument, _ in pickletools.genops(data):
-            if opcode.name in ("GLOBAL", "INST"):
-                found[str(argument).replace(" ", ".")] = None
-            elif opcode.name == "STACK_GLOBAL":
-                found[".".join(texts[-2:])] = None
-            elif isinstance(argument, str):
-                texts.append(argument)
-    except Exception:  # a damaged pickle: what was found until then tells enough
+            stream = io.BytesIO(path.read_bytes())
+        for _ in range(_PICKLES):
+            texts: list[str] = []
+            for opcode, argument, _ in pickletools.genops(stream):
+                if opcode.name in ("GLOBAL", "INST"):
+                    found[str(argument).replace(" ", ".")] = None
+                elif opcode.name == "STACK_GLOBAL":
+                    found[".".join(texts[-2:])] = None
+                elif isinstance(argument, str):
+                    texts.append(argument)
+    except Exception:  # its end, or damage: what was found until then tells enough
         pass
     return list(found)
 
