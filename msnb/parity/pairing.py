@@ -423,6 +423,8 @@ class _Pairing:
                 del lost_torch[name]
         self._report_lost(lost_torch, lost_ours, explained)
         self._aliases(matched)
+        if not self.torch.live and self.how:
+            self.how.append("types not compared: a state dict holds none")
         how = "; ".join(self.how) or "no layer could be matched"
         return Pairing(
             matched,
@@ -670,6 +672,12 @@ def _slots(t: Layer, m: Layer) -> tuple[list[tuple[Slot, Slot]], list[Slot], lis
             if name in theirs:
                 pairs.append((theirs.pop(name), slot))
                 del ours[leaf]
+    if not t.kind:  # some old files call LayerNorm's weights gamma and beta
+        for leaf, slot in list(theirs.items()):
+            name = IN_TORCH_TERMS.get(leaf, "")
+            if name in ours:
+                pairs.append((slot, ours.pop(name)))
+                del theirs[leaf]
     if t.kind == "" or m.kind == "":
         left = [s for s in theirs.values() if s.leaf != COUNT]
         if [s.shape for s in left] == [s.shape for s in ours.values()]:

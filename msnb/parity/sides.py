@@ -266,8 +266,8 @@ def ms_side(net: Any) -> Side:
         layer.native = native
         layers[id(cell)] = layer
         holder, inner = cell, native
-        if layer.kind == "BatchNorm" and "bn2d" in cell._cells:  # BatchNorm3d wraps BatchNorm2d
-            holder, inner = cell._cells["bn2d"], joined(native, "bn2d")
+        if _wrapped_norm(cell) is not None:
+            holder, inner = _wrapped_norm(cell), joined(native, "bn2d")
         for leaf, value in holder._params.items():
             if value is not None:
                 _add_ms(layer, inner, leaf, getattr(value, "inited_param", None) or value, True)
@@ -286,14 +286,19 @@ def _cells(
 ) -> Iterator[tuple[str, str, Any]]:
     """Every cell with all its names; ``cells_and_names`` gives a shared cell one name only."""
     yield path, native, cell
-    inside = "" if _kind(cell, "mindspore", MS_KIND) in (None, "", "MultiheadAttention") else "x"
-    if inside or id(cell) in above:
-        return  # a layer's own helpers, or a cell that contains itself
+    if id(cell) in above:
+        return  # it contains itself
+    wraps = _wrapped_norm(cell)
     transformer = _of_framework(cell, "mindspore", ("Transformer",))
     for name, child in cell._cells.items():
-        if child is not None:
+        if child is not None and child is not wraps:
             ours = _TRANSFORMER.get(name, name) if transformer else name
             yield from _cells(child, joined(path, ours), joined(native, name), (*above, id(cell)))
+
+
+def _wrapped_norm(cell: Any) -> Any:
+    """The BatchNorm2d that MindSpore's BatchNorm3d hands its work to, and that has its weights."""
+    return cell._cells.get("bn2d") if _of_framework(cell, "mindspore", ("BatchNorm3d",)) else None
 
 
 def _add_ms(

@@ -15,6 +15,8 @@ from msnb.parity.pairing import Match, Pairing, pair
 from msnb.parity.sides import Array, equal
 from msnb.report import Check, Report
 
+__all__ = ["Match", "Pairing", "copy_weights", "pair"]
+
 _ROWS = 20  # problems with a row of their own
 
 

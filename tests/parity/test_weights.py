@@ -625,6 +625,37 @@ def test_a_list_of_registered_layers_hides_nothing():
     assert msnb.copy_weights(torch_net, ms_net).ok
 
 
+class TorchConvNorm(tn.Conv2d):
+    def __init__(self):
+        super().__init__(2, 2, 1)
+        self.norm = tn.BatchNorm2d(2)
+
+
+class ConvNorm(nn.Conv2d):
+    def __init__(self):
+        super().__init__(2, 2, 1, has_bias=True)
+        self.norm = nn.BatchNorm2d(2)
+
+
+def test_layers_inside_a_subclass_of_a_layer():
+    torch_net, ms_net = random_weights(modules(a=TorchConvNorm()), 1), cells(a=ConvNorm())
+    report = msnb.copy_weights(torch_net, ms_net)
+    assert report["values"].metrics["names"] == 6
+    np.testing.assert_array_equal(ms_net.a.norm.gamma.asnumpy(), torch_net.a.norm.weight.detach())
+    refused(torch_net, cells(a=nn.Conv2d(2, 2, 1, has_bias=True)))
+    refused(modules(a=tn.Conv2d(2, 2, 1)), ms_net)
+
+
+def test_old_names_of_norms_in_a_state_dict():
+    state = {"n.gamma": np.float32([1, 2]), "n.beta": np.float32([3, 4])}
+    ms_net = cells(n=nn.LayerNorm((2,)))
+    report = msnb.copy_weights(state, ms_net)
+    assert report.ok
+    assert report["names"].found == "n.gamma -> n.gamma\nn.beta -> n.beta"
+    assert "types not compared" in report["names"].summary
+    np.testing.assert_array_equal(ms_net.n.beta.asnumpy(), [3, 4])
+
+
 # What does not fit
 
 
