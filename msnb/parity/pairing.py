@@ -201,8 +201,9 @@ class _Pairing:
         if in_order is not None:
             pair_of = {id(t): m for t, m in in_order}
             crossed = [(t, m) for t, m in by_name if t.shapes and pair_of.get(id(t)) is not m]
-            if crossed and _counted_differently(crossed, t_all, m_all):
-                # places in containers: 0, 2, 4 here and 0, 1, 2 there
+            impossible = not any(_fits(t, m) for t, m in crossed)
+            if crossed and (impossible or _counted_differently(crossed, t_all, m_all)):
+                # equal by chance, or places in containers: 0, 2, 4 here and 0, 1, 2 there
                 by_name, rest = [], in_order
             elif crossed and rest is not None:
                 self._refuse([*crossed, *rest], "names and order of definition contradict")
@@ -736,15 +737,18 @@ def _contradicts(group: list[tuple[Layer, Layer]]) -> bool:
         crossed = (a, x) == (d, v) or (b, y) == (c, u)
         if crossed and (a, x) != (c, u) and (a, x) != (b, y) and (c, u) != (d, v) and a:
             return True
-        if a == b and c == d and a and c and x != y and u != v:
-            numbers = [n for n in (x, y, u, v) if n is not None]
-            if len(numbers) == 4 and (numbers[0] < numbers[1]) != (numbers[2] < numbers[3]):
-                return True
-        if j == i + 1:
-            (t1, m1), (t2, m2) = group[i], group[j]
-            if _likelier(t1.path, m1.path, t2.path, m2.path):
-                return True
+        (t1, m1), (t2, m2) = group[i], group[j]
+        if _counts_up(t1.path, t2.path) * _counts_up(m1.native, m2.native) < 0:
+            return True
+        if j == i + 1 and _likelier(t1.path, m1.path, t2.path, m2.path):
+            return True
     return False
+
+
+def _counts_up(first: str, second: str) -> int:
+    """1 for names like fc1 and fc2, -1 for fc2 and fc1, 0 where they differ in more."""
+    (a, x), (b, y) = _numbered(first), _numbered(second)
+    return 0 if a != b or x is None or y is None else (x < y) - (x > y)
 
 
 def _likelier(t1: str, m1: str, t2: str, m2: str) -> bool:
@@ -760,12 +764,15 @@ def _kinship(left: str, right: str) -> int:
     return sum(a.startswith(b) or b.startswith(a) for a in words[0] for b in words[1])
 
 
+def _numbered(name: str) -> tuple[str, int | None]:
+    """A name and the number at its end: fc and 1."""
+    stem = name.rstrip("0123456789")
+    return stem, int(name[len(stem) :]) if name != stem else None
+
+
 def _key(path: str) -> tuple[str, int | None]:
-    """The last word of a layer's name and the number at its end: fc and 1."""
-    last = path.rpartition(".")[2]
-    found = re.fullmatch(r"(.*?)_?(\d+)?", last)
-    stem, number = found.groups() if found else (last, None)
-    return stem, int(number) if number else None
+    """The last word of a layer's name and its number."""
+    return _numbered(path.rpartition(".")[2])
 
 
 def _by_key(theirs: list[Layer], ours: list[Layer]) -> list[tuple[Layer, Layer]] | None:
