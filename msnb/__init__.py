@@ -14,6 +14,7 @@ _HOME = {
     "Check": "msnb.report",
     "Report": "msnb.report",
     "TrainLog": "msnb.log",
+    "check_migration": "msnb.parity",
     "compare": "msnb.parity",
     "copy_weights": "msnb.parity",
     "data": "",
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from msnb.context import setup as setup
     from msnb.environment import doctor as doctor
     from msnb.log import TrainLog as TrainLog
+    from msnb.parity import check_migration as check_migration
     from msnb.parity import compare as compare
     from msnb.parity import copy_weights as copy_weights
     from msnb.parity import probe as probe
