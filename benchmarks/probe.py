@@ -1,6 +1,6 @@
 """What a probe costs: under a second for exp, in the live process and isolated.
 
-A convolution has no limit of its own: MindSpore's on CPU is slow, and a probe calls it some 20 times.
+A convolution has no limit: MindSpore's on CPU is slow, and a probe calls it some 20 times.
 """
 
 from __future__ import annotations

@@ -544,8 +544,11 @@ def test_nets_come_back_as_they_were() -> None:
     def reached(x: Any) -> Any:  # a net that a function has at hand
         return ms_net(x)
 
-    for torch_fn, ms_fn in ((torch_net, ms_net), (lambda x: torch_net(x), reached)):
-        report = probe(torch_fn, ms_fn, [f(6, 4)], modes=("pynative", "graph"))
+    for torch_fn, ms_fn, modes, grads in (
+        (torch_net, ms_net, ("pynative",), True),
+        (lambda x: torch_net(x), reached, ("pynative", "graph"), False),
+    ):
+        report = probe(torch_fn, ms_fn, [f(6, 4)], modes=modes, grads=grads)
         assert report["result (pynative)"].status == "ok", report
         after = state()
         assert all(torch.equal(before[0][k], after[0][k]) for k in before[0])
