@@ -735,7 +735,7 @@ def _answer(payload: bytes) -> dict[str, Any]:
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         function, args, kwargs = pickle.loads(blob)
         value = function(*args, **kwargs)
-        _settle()  # an asynchronous error belongs to this call, not to the next
+        settle()  # an asynchronous error belongs to this call, not to the next
     except BaseException as error:
         trace = error.__traceback__
         record["error"] = (
@@ -762,18 +762,17 @@ def _answer(payload: bytes) -> dict[str, Any]:
     return record
 
 
-def _settle() -> None:
+def settle() -> None:
     """Wait for MindSpore's pending operations; an asynchronous error is raised here.
 
     ``ms.runtime.synchronize`` is no help on CPU: its first call logs an error and does nothing.
+    The executor has moved in MindSpore 2.9; its old home warns.
     """
-    if "mindspore" not in sys.modules:
-        return
-    try:
-        from mindspore.common.api import _pynative_executor
-    except ImportError:  # half imported: nothing can be pending
-        return
-    _pynative_executor.sync()
+    for home in ("mindspore.graph.api", "mindspore.common.api"):
+        executor = getattr(sys.modules.get(home), "_pynative_executor", None)
+        if executor is not None:
+            executor.sync()
+            return
 
 
 def _is_healthy() -> bool:
@@ -783,8 +782,8 @@ def _is_healthy() -> bool:
         return True
     try:
         with contextlib.suppress(Exception):
-            _settle()
-        _settle()
+            settle()
+        settle()
         return float((ms.Tensor([1.0, 2.0], ms.float32) + 1.0).asnumpy().sum()) == 5.0
     except Exception:
         return False

@@ -91,7 +91,7 @@ class Twin(ABC):
                     f"{torch_name} is {array.dtype}{array.shape}, but MindSpore's {ms_name} is "
                     f"{parameter.dtype}{tuple(parameter.shape)}"
                 )
-            parameter.set_data(value)
+            mindspore.ops.assign(parameter, value)
 
 
 class _LeNet(Twin):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import tempfile
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from msnb.isolate import settle
 from msnb.parity.arrays import to_numpy
 
 
@@ -42,7 +41,7 @@ def attempt(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     clear()
     try:
         value = function(*args, **kwargs)
-        _synchronise()
+        settle()
     except Exception as error:
         clear()
         lines = [line.strip() for line in str(error).splitlines() if line.strip(" -")]
@@ -53,15 +52,10 @@ def attempt(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def clear() -> str:
     """Take an error that an earlier MindSpore call left behind; its text, or nothing."""
     try:
-        _synchronise()
+        settle()
     except Exception as error:
         return str(error).strip().partition("\n")[0]
     return ""
-
-
-def _synchronise() -> None:
-    if "mindspore" in sys.modules:
-        import_module("mindspore.common.api")._pynative_executor.sync()
 
 
 def kind(thing: Any) -> str:
@@ -292,6 +286,20 @@ def _module_kept(net: Any) -> Iterator[None]:
             layer.training = flag
 
 
+def write(parameter: Any, array: np.ndarray[Any, Any]) -> None:
+    """Set a MindSpore Parameter's value where it lies, unless it is the same bit by bit.
+
+    ``set_data`` gives a Parameter new memory. A function that ``ms.jit`` has compiled, the step of
+    an optimizer among them, goes on with the old one: it computes with the old value, and what it
+    trains is read by nobody (MindSpore 2.10, CPU).
+    """
+    import mindspore as ms
+
+    # an array's bytes: NaN equals itself, and bfloat16 needs no comparison of its own
+    if parameter.asnumpy().tobytes() != array.tobytes():
+        ms.ops.assign(parameter, ms.Tensor(array, parameter.dtype))
+
+
 @contextmanager
 def _cell_kept(net: Any) -> Iterator[None]:
     before = {name: value.asnumpy().copy() for name, value in named(net)}
@@ -299,12 +307,8 @@ def _cell_kept(net: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        import mindspore as ms
-
         for name, value in named(net):
-            # an array's bytes: NaN equals itself, and bfloat16 needs no comparison of its own
-            if value.asnumpy().tobytes() != before[name].tobytes():
-                value.set_data(ms.Tensor(before[name], value.dtype))
+            write(value, before[name])
         for cell, flag, phase in flags:
             if bool(cell.training) != flag:
                 cell.add_flags(training=flag)

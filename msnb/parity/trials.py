@@ -316,8 +316,7 @@ class Trial:
                     "failed",
                     f"{len(unlike)} of {len(both)} have other values: {', '.join(unlike[:4])}",
                     expected="the same weights on both sides before results are compared",
-                    remedy="copy the weights first, for example "
-                    "ms_net.weight.set_data(ms.Tensor(torch_net.weight.detach().numpy()))",
+                    remedy="msnb.copy_weights(torch_net, ms_net)",
                 )
             )
             self.checks.append(
@@ -414,7 +413,7 @@ class Trial:
                     remedy=""
                     if agree
                     else "use the result: y = x + 1, not x.add_(1); for a Parameter "
-                    "p.set_data(...) or ops.assign(p, ...)",
+                    "ops.assign(p, ...)",
                 )
             )
 
