@@ -390,6 +390,10 @@ def _not_importable(name: str, facts: Facts, expected: str, *, remedy: str = "")
     if blamed:
         summary += f" because of {blamed[0]['path']}"
         return Check(name, "failed", summary, cause, expected, _unhide(blamed, facts))
+    if facts["shadows"] and not summary.startswith("not installed"):
+        # Neither is proof, but pip, which a new copy takes, would import the same files.
+        summary += ": see shadowing"
+        return Check(name, "failed", summary, cause, expected, _unhide(facts["shadows"], facts))
     wish = _requirement(facts, "protobuf")
     protobuf = (facts["distributions"]["protobuf"] or {}).get("version")
     if name == "mindspore" and (not protobuf or not satisfies(protobuf, wish)):

@@ -500,6 +500,26 @@ def test_rows_that_hang_on_another_are_skipped_and_name_it() -> None:
     ]
 
 
+def test_what_breaks_beside_a_hidden_module_is_not_installed_again(fit: dict[str, Any]) -> None:
+    fit["shadows"] = [
+        {
+            "module": "json",
+            "path": "/home/lin/msnb/json.py",
+            "folder": "/home/lin/msnb",
+            "through": "the working folder",
+        }
+    ]
+    hidden = {"error": ["AttributeError", "module 'json' has no attribute 'dumps'"]}
+    fit["probes"]["light"]["told"] = {"numpy": hidden, "google.protobuf": hidden}
+    fit["probes"]["mindspore"] |= {"end": "signal SIGABRT", "told": None}
+    fit["probes"]["torch"]["told"] = {"torch": hidden}
+    report = examine(fit)
+    for name in ("mindspore", "numpy", "torch", "protobuf"):
+        assert report[name].status == "failed"
+        assert report[name].summary.endswith(": see shadowing")
+        assert report[name].remedy == "mv /home/lin/msnb/json.py /home/lin/msnb/json_mine.py"
+
+
 def test_numpy_is_judged_by_the_operation_and_not_by_its_number() -> None:
     facts = numpy_two()
     told = facts["probes"]["mindspore"]["told"]
