@@ -182,6 +182,9 @@ def read(path: Path) -> Notebook:
         cells = document["cells"] if found[0] == 4 else []
         sources = [_text(cell["source"]) for cell in cells]
         tags = [tuple(cell["metadata"].get("tags", ())) for cell in cells]
+        kernel = document.get("metadata", {}).get("kernelspec", {}).get("name", "")
+        if not isinstance(kernel, str):
+            raise TypeError(f"kernel name {kernel!r}")
     except OSError as error:
         raise Refused(f"{path.name}: cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -216,7 +219,6 @@ def read(path: Path) -> Notebook:
             f"{path.name}: its parameters cell does not set device_target, so that it cannot be "
             'told where to run: add device_target: str = "CPU"'
         )
-    kernel = document.get("metadata", {}).get("kernelspec", {}).get("name", "")
     if not kernel:
         raise Refused(f"{path.name}: names no kernel: choose the kernel msnb and save it")
 

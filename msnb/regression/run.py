@@ -54,7 +54,9 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in (("start", self.start), ("cell", self.cell), ("total", self.total)):
             if not (math.isfinite(value) and value >= 1):
-                raise Refused(f"the {name} time limit is at least 1 second, not {value:g}")
+                raise Refused(
+                    f"the {name} time limit is 1 second or more, and finite, not {value:g}"
+                )
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ def plan(
             f"--device-target {device_target} and -p {given['device_target']} both name the device;"
             " give one of them"
         )
+    if given.get("device_target", "=").count("=") == 0:
+        raise Refused("a parameter is given as name=value, not 'device_target'")
     if "device_target" in given:
         device_target = given["device_target"].partition("=")[2]
     device = catalog.canonical_device("CPU" if device_target is None else device_target)

@@ -136,6 +136,8 @@ def test_what_cannot_be_run_is_refused_with_one_sentence(tmp_path: Path) -> None
     assert "notebook format 5.0" in refused(
         edited(write_notebook(path), nbformat=5, nbformat_minor=0)
     )
+    for metadata in ([], {"kernelspec": None}, {"kernelspec": {"name": 3}}):
+        assert "not a notebook" in refused(edited(write_notebook(path), metadata=metadata))
     cells = json.loads(write_notebook(path).read_text())["cells"]
     assert "2 cells tagged parameters" in refused(
         edited(path, cells=[*cells, {**cells[1], "id": "other"}])
