@@ -276,7 +276,7 @@ def _set(target: Any, array: Array, dtype: Any) -> None:
     import mindspore as ms
 
     value = ms.Tensor(np.array(array, order="C"), dtype)
-    if hasattr(target, "set_data"):
-        target.set_data(value)
+    if isinstance(target, ms.Parameter):
+        ms.ops.assign(target, value)  # in place: see msnb.parity.calls.write
     else:
         target.assign_value(value)
