@@ -435,7 +435,10 @@ def test_no_file_speaks_of_one_machine() -> None:
         raw = (ROOT / name).read_bytes()
         if b"\0" in raw:
             continue
-        found += [f"{name}: {what}" for what in unwanted(raw.decode("utf-8", "replace"))]
+        text = raw.decode("utf-8", "replace")
+        if name.endswith(".ipynb"):  # a picture's base64 can spell anything
+            text = re.sub(r'"image/\w+": "[^"]*"', "", text)
+        found += [f"{name}: {what}" for what in unwanted(text)]
     assert found == []
 
 
