@@ -7,6 +7,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import difflib
+import operator
 import os
 import platform
 import random
@@ -143,9 +144,11 @@ def setup(
     """
     asked = _target(device_target)
     mode = _mode(mode)
-    _whole("seed", seed, 0, 2**32 - 1)
+    seed = _whole("seed", seed, 0, 2**32 - 1)
     if threads is not None:
-        _whole("threads", threads, 1, 4096)
+        threads = _whole("threads", threads, 1, 4096)
+    if not isinstance(deterministic, bool):
+        raise TypeError(f"deterministic is True or False, not {deterministic!r}")
     number = _device_number(device_id)
     notes: list[tuple[str, str]] = []
 
@@ -237,17 +240,18 @@ def _mode(asked: object) -> str:
     raise ValueError(f"mode={asked!r}: {hint} is 'pynative' or 'graph'")
 
 
-def _whole(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
+def _whole(name: str, value: object, low: int, high: int) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is a whole number, not {value!r}")
-    if not low <= value <= high:
-        raise ValueError(f"{name} is a whole number from {low} to {high}, not {value}")
+    number = operator.index(value)  # NumPy's integers, too
+    if not low <= number <= high:
+        raise ValueError(f"{name} is a whole number from {low} to {high}, not {number}")
+    return number
 
 
 def _device_number(argument: int | None) -> int | None:
     if argument is not None:
-        _whole("device_id", argument, 0, 4095)
-        return argument
+        return _whole("device_id", argument, 0, 4095)
     text = os.environ.get("DEVICE_ID")
     if text is None:
         return None
@@ -404,7 +408,7 @@ def _quiet() -> None:
     os.environ["GLOG_v"] = "2"
     os.environ.setdefault("GLOG_logtostderr", "0")
     os.environ.setdefault("GLOG_stderrthreshold", "4")
-    if "GLOG_log_dir" not in os.environ:
+    if not os.environ.get("GLOG_log_dir"):
         os.environ["GLOG_log_dir"] = _scratch()
 
 
@@ -451,6 +455,12 @@ def _unreadable() -> str:
         return (
             "MindSpore was imported before msnb.setup() and has fixed where its log goes: to "
             "stderr, where nothing can be checked; call msnb.setup() before importing mindspore"
+        )
+    if not to_file and os.environ.get("GLOG_logtostderr") not in (None, "0"):
+        shown = os.environ["GLOG_logtostderr"]
+        return (
+            f"GLOG_logtostderr={shown} was set before msnb.setup(), so MindSpore's log goes to "
+            "stderr and is not checked; unset GLOG_logtostderr to have it checked"
         )
     if not to_file:
         return (

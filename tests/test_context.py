@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from msnb import context, isolate
@@ -49,6 +50,8 @@ CLEAN: dict[str, str | None] = dict.fromkeys(
         ({"seed": -1}, ValueError, "seed is a whole number from 0 to 4294967295, not -1"),
         ({"seed": 2**32}, ValueError, "not 4294967296"),
         ({"seed": 1.5}, TypeError, "seed is a whole number, not 1.5"),
+        ({"deterministic": "no"}, TypeError, "deterministic is True or False, not 'no'"),
+        ({"seed": np.int64(-3)}, ValueError, "seed is a whole number from 0 to 4294967295, not -3"),
         ({"threads": 0}, ValueError, "threads is a whole number from 1 to"),
         ({"threads": True}, TypeError, "threads is a whole number, not True"),
         ({"device_id": -1}, ValueError, "device_id is a whole number from 0 to 4095, not -1"),
@@ -363,6 +366,17 @@ def test_log_level_that_hides_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "GLOG_v=4 switches MindSpore's warnings off" in context._unreadable()
     monkeypatch.setenv("GLOG_v", "2")
     assert context._unreadable() == ""
+    monkeypatch.setenv("GLOG_logtostderr", "1")  # which setup() leaves as it is; GLOG_v is its own
+    assert context._unreadable().startswith("GLOG_logtostderr=1 was set before msnb.setup()")
+
+
+def test_an_empty_log_folder_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("v", "logtostderr", "stderrthreshold"):
+        monkeypatch.setenv(f"GLOG_{name}", "")  # so that what _quiet sets is taken back
+        monkeypatch.delenv(f"GLOG_{name}")
+    monkeypatch.setenv("GLOG_log_dir", "")
+    context._quiet()
+    assert os.environ["GLOG_log_dir"] == context._scratch()
 
 
 def train(deterministic: bool, seeds: list[int], conv: bool = False) -> list[str]:
@@ -549,6 +563,12 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMindSpore]:
     monkeypatch.setattr(context, "_threads", None)
     monkeypatch.delenv("DEVICE_ID", raising=False)
     return module
+
+
+def test_whole_numbers_of_numpy(fake: FakeMindSpore) -> None:
+    here = setup("ascend", seed=np.int64(7), device_id=np.int32(2))
+    assert (here.seed, here.device_id, fake.settings["seed"]) == (7, 2, 7)
+    assert type(here.seed) is int
 
 
 def test_device_that_is_there(fake: FakeMindSpore, monkeypatch: pytest.MonkeyPatch) -> None:
