@@ -140,7 +140,9 @@ def mnist(
     """
     framework, split = _checked(framework, split)
     size, channels = _positive("size", size), _channels(channels)
-    pixels, labels = _both(split, lambda part: _read_mnist(Path(folder), part, checksum))
+    pixels, labels = _both(
+        split, lambda part: _read_mnist(Path(folder).expanduser(), part, checksum)
+    )
     return _loader(
         _with_channels(_prepared(pixels[:, None], 255, mean, std, size), channels),
         labels,
@@ -191,7 +193,9 @@ def cifar10(
     """
     framework, split = _checked(framework, split)
     size, channels = _positive("size", size), _channels(channels)
-    pixels, labels = _both(split, lambda part: _read_cifar10(Path(folder), part, checksum))
+    pixels, labels = _both(
+        split, lambda part: _read_cifar10(Path(folder).expanduser(), part, checksum)
+    )
     images = _prepared(pixels, 255, mean, std, size)
     if channels == 1:
         images = np.tensordot(images, np.array([0.299, 0.587, 0.114], np.float32), (1, 0))[:, None]
@@ -595,6 +599,8 @@ def _cifar10_python(path: Path, checksum: Checksum) -> tuple[NDArray[np.uint8], 
     content = _content(path, checksum, path.name)
     try:
         batch = _PlainUnpickler(io.BytesIO(content), encoding="bytes").load()
+        if not isinstance(batch, dict):
+            raise TypeError(f"it holds a {type(batch).__name__}")
         batch = {key.decode() if isinstance(key, bytes) else key: batch[key] for key in batch}
         data, labels = np.asarray(batch["data"]), np.asarray(batch["labels"])
     except Exception as error:
@@ -602,10 +608,11 @@ def _cifar10_python(path: Path, checksum: Checksum) -> tuple[NDArray[np.uint8], 
             f"{path} is not a batch of CIFAR-10's Python version, a pickled dictionary with "
             f"data and labels ({type(error).__name__}: {error}); fetch it again"
         ) from None
-    if data.dtype != np.uint8 or data.shape[1:] != (3072,) or labels.shape != data.shape[:1]:
+    fits = data.dtype == np.uint8 and data.shape[1:] == (3072,) and labels.shape == data.shape[:1]
+    if not fits or labels.dtype.kind not in "iu":
         raise ValueError(
-            f"{path} has data {data.dtype}{data.shape} and labels {labels.shape}, not "
-            "uint8(n, 3072) and (n,); it is not a batch of CIFAR-10"
+            f"{path} has data {data.dtype}{data.shape} and labels {labels.dtype}{labels.shape}, "
+            "not uint8(n, 3072) and whole numbers (n,); it is not a batch of CIFAR-10"
         )
     return data.reshape(-1, 3, 32, 32), _labels(path, labels)
 
@@ -686,7 +693,9 @@ def _checked(framework: str, split: str) -> tuple[Any, Any]:
 def _choose(name: str, value: object, valid: tuple[str, ...]) -> str:
     if value in valid:
         return str(value)
-    near = get_close_matches(str(value).lower(), valid, n=1, cutoff=0.4)
+    near = get_close_matches(
+        value.lower() if isinstance(value, str) else "", valid, n=1, cutoff=0.7
+    )
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ValueError(f"{name} is one of {', '.join(map(repr, valid))}, not {value!r}{hint}")
 

@@ -253,6 +253,7 @@ def test_the_images_are_kept_once_and_cannot_be_spoilt():
         ({"framework": "PyTorch"}, ValueError, "did you mean 'torch'?"),
         ({"framework": ["torch"]}, ValueError, "framework is one of 'mindspore', 'torch', 'numpy'"),
         ({"split": "tets"}, ValueError, "not 'tets'; did you mean 'test'?"),
+        ({"split": "val"}, ValueError, "split is one of 'train', 'test', 'all', not 'val'$"),
         ({"batch_size": 0}, ValueError, "batch_size is a whole number, 1 or more, not 0"),
         ({"batch_size": "32"}, TypeError, "batch_size is a whole number, 1 or more, not '32'"),
         (
@@ -394,6 +395,12 @@ def test_a_broken_gzip_gets_a_sentence(tmp_path):
             mnist(tmp_path)
 
 
+def test_a_folder_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=f"'{tmp_path}/mnist' does not exist"):
+        mnist("~/mnist")
+
+
 def test_a_wrong_folder_says_what_was_wanted_and_found(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"does not exist.*train-images-idx3-ubyte"):
         mnist(tmp_path / "nowhere")
@@ -519,11 +526,21 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path):
         (b"", "is not a batch of CIFAR-10's Python version"),
         (b"\x80\x02}q", "is not a batch"),
         (pickle.dumps([1, 2]), "is not a batch"),
+        (pickle.dumps(np.zeros(3, np.uint8), protocol=2), "TypeError: it holds a ndarray"),
         (pickle.dumps({b"data": [1]}), "KeyError: 'labels'"),
         (pickle.dumps({b"data": [[1]], b"labels": [1]}), "not uint8"),
         (
             pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [12]}, protocol=2),
             "label 12 of image 0 is not 0 to 9",
+        ),
+        *(
+            (
+                pickle.dumps(
+                    {b"data": np.zeros((1, 3072), np.uint8), b"labels": [odd]}, protocol=2
+                ),
+                "not uint8.n, 3072. and whole numbers",
+            )
+            for odd in (float("nan"), "3", None)
         ),
     ],
 )
