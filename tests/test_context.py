@@ -374,9 +374,10 @@ def test_an_empty_log_folder_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("v", "logtostderr", "stderrthreshold"):
         monkeypatch.setenv(f"GLOG_{name}", "")  # so that what _quiet sets is taken back
         monkeypatch.delenv(f"GLOG_{name}")
-    monkeypatch.setenv("GLOG_log_dir", "")
+    folder = "GLOG_log_dir"
+    monkeypatch.setenv(folder, "")
     context._quiet()
-    assert os.environ["GLOG_log_dir"] == context._scratch()
+    assert os.environ[folder] == context._scratch()
 
 
 def train(deterministic: bool, seeds: list[int], conv: bool = False) -> list[str]:
