@@ -392,6 +392,8 @@ def _number(name: str, value: Any) -> float:
         value = value.item()
     refused = isinstance(value, bool) and name in ("loss", "lr")
     if isinstance(value, (int, float)) and not refused:
+        if isinstance(value, int) and abs(value) >= 2**63:
+            raise ValueError(f"{name} is a number that 64 bits hold, and this one is not")
         return int(value) if isinstance(value, int) else value
     hint = ""
     if value is None:
@@ -404,7 +406,7 @@ def _number(name: str, value: Any) -> float:
 
 def _whole(name: str, value: Any) -> int:
     number = _number(name, value)
-    if not math.isfinite(number) or number != int(number):
+    if not math.isfinite(number) or number != int(number) or abs(number) >= 2**63:
         raise ValueError(f"{name} is a whole number, not {value!r}")
     return int(number)
 
@@ -527,9 +529,9 @@ def _records(path: Path) -> list[dict[str, Any]]:
             continue
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
-        if isinstance(record, dict) and {"run", "step", "loss"} <= record.keys():
+        if _is_line(record):
             records.append(record)
         else:
             bad.append((number, len(records)))
@@ -548,6 +550,22 @@ def _records(path: Path) -> list[dict[str, Any]]:
             stacklevel=3,
         )
     return records
+
+
+def _is_line(record: Any) -> bool:
+    """Whether ``step`` can have written this; anything else would spoil the reading of the rest."""
+    if not isinstance(record, dict) or not {"run", "step", "loss"} <= record.keys():
+        return False
+    step = record["step"]
+    plain = type(record["run"]) is str and type(step) is int and abs(step) < 2**63
+    text = ("run", "shapes", "dtypes", "nonfinite")
+    numbers = {name: value for name, value in record.items() if name not in text}
+    rates = numbers.pop("lr", None)
+    each = [*numbers.values(), *(rates if isinstance(rates, list) else [rates])]
+    return plain and all(
+        value is None or type(value) in (int, float) or value in ("nan", "inf", "-inf")
+        for value in each
+    )
 
 
 def _torn_off(number: int, before: int, lines: int, records: list[dict[str, Any]]) -> bool:

@@ -586,6 +586,39 @@ def test_a_bad_line_in_the_middle_is_named(tmp_path):
     assert data["loss"].tolist() == [1.0, 3.0]
 
 
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        '{"run": 1, "step": 1, "loss": 1.0}',
+        '{"run": "a", "step": "x", "loss": 1.0}',
+        '{"run": "a", "step": 99999999999999999999, "loss": 1.0}',
+        '{"run": "a", "step": 1, "loss": {"mean": 1.0}}',
+        '{"run": "a", "step": 1, "loss": 1.0, "lr": [[0.1]]}',
+        '{"run": "a", "step": 1, "loss": 1.0, "acc": "good"}',
+        "[" * 100_000,
+    ],
+)
+def test_a_line_that_step_never_wrote_spoils_no_other(tmp_path, foreign):
+    path = tmp_path / "log.jsonl"
+    with TrainLog(path, every=0) as log:
+        log.step(loss=1.5, lr=[0.1, float("nan")])
+    lines = path.read_text()
+    path.write_text(f"{lines}{foreign}\n{lines}")
+    with pytest.warns(UserWarning, match="line 2: not a line of a training log, skipped"):
+        assert TrainLog.read(path)["loss"].tolist() == [1.5, 1.5]
+    path.write_text(f"{foreign}\n")
+    with pytest.raises(ValueError, match="is not a training log: line 1 begins with"):
+        TrainLog.read(path)
+
+
+@pytest.mark.parametrize("given", [{"step": 10**30}, {"loss": 10**400}, {"acc": 2**64}])
+def test_a_number_too_large_to_be_read_back_is_refused(tmp_path, given):
+    log = TrainLog(tmp_path / "log.jsonl")
+    with pytest.raises(ValueError, match=r"64 bits|whole number"):
+        log.step(**{"loss": 1.0, **given})
+    assert log.path.read_bytes() == b""
+
+
 def test_reading_what_is_not_there(tmp_path):
     path = tmp_path / "t.jsonl"
     with pytest.raises(FileNotFoundError, match=r"there is no training log: '.*t\.jsonl'"):
