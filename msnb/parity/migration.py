@@ -20,7 +20,6 @@ from msnb.parity.calls import (
     is_module,
     is_statistic,
     kind,
-    nets_of,
     places,
     run_mode,
     tidy,
@@ -91,7 +90,7 @@ def check_migration(
     _check_nets(torch_net, ms_net)
     losses = _pair_of("loss", loss, "torch_loss, ms_loss")
     optimizers = _pair_of("optimizer", optimizer, "torch_optimizer, ms_optimizer")
-    _check_losses(losses, torch_net, ms_net)
+    _check_losses(losses)
     _check_optimizers(optimizers, torch_net, ms_net)
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps={steps!r}: how many training steps, an integer of 1 or more")
@@ -134,7 +133,7 @@ def _pair_of(name: str, value: Any, words: str) -> tuple[Any, Any] | None:
     return value[0], value[1]
 
 
-def _check_losses(losses: tuple[Any, Any] | None, torch_net: Any, ms_net: Any) -> None:
+def _check_losses(losses: tuple[Any, Any] | None) -> None:
     if losses is None:
         return
     for side, (loss, wrong) in zip(
@@ -150,11 +149,6 @@ def _check_losses(losses: tuple[Any, Any] | None, torch_net: Any, ms_net: Any) -
         if kind(loss) == wrong:
             other = "MindSpore" if wrong == "mindspore" else "PyTorch"
             raise TypeError(f"{side} belongs to {other}; the order is loss=(torch_loss, ms_loss)")
-    if any(net is torch_net for net in nets_of(losses[0])):
-        raise TypeError(
-            "torch_loss reaches into the net itself, of which check_migration runs copies: make "
-            "it a function of output and label alone, with regularisation in the optimizer"
-        )
 
 
 def _check_optimizers(optimizers: tuple[Any, Any] | None, torch_net: Any, ms_net: Any) -> None:
@@ -277,6 +271,7 @@ class _Migration:
         self.shake: dict[str, float] = {}
         self.mismatches: dict[str, list[Mismatch]] = {}
         self.seen: dict[str, _Array] = {}  # values that the last row looks through
+        self.theirs: dict[str, _Array] = {}
         self.drifted = False
 
     def add(self, id_: str, status: Any, summary: str, **more: Any) -> None:
@@ -398,7 +393,7 @@ class _Migration:
             )
         if frozen:
             self.add(
-                "training",
+                "trained parameters",
                 "failed",
                 f"trained on one side only: {', '.join(frozen[:_NAMED])}",
                 remedy="set requires_grad alike on both sides",
@@ -598,6 +593,8 @@ class _Migration:
         for each in alike[-1:]:
             for index, value in enumerate(each.mindspore.outputs or ()):
                 self.seen[f"output {index} ({mode})"] = value
+            for index, value in enumerate(each.torch.outputs or ()):
+                self.theirs[f"output {index} ({mode})"] = value
         whole = alike[-1] if alike else None
         agreeing = (
             whole is not None
@@ -727,6 +724,7 @@ class _Migration:
             return
         output = base.output
         theirs = attempt(self.torch_loss, output, self.torch_label)
+        self.must_not_reach(theirs)
         if isinstance(theirs, Raised):
             raise ValueError(
                 f"torch_loss does not take the output and this label: {theirs}; the output is "
@@ -785,6 +783,20 @@ class _Migration:
                     remedy=remedy,
                     metrics=check.metrics,
                 )
+            )
+
+    def must_not_reach(self, value: Any) -> None:
+        """The output came without gradients: what the loss still depends on is its own affair."""
+        import torch
+
+        if not getattr(value, "requires_grad", False):
+            return
+        mine = [p for p in self.torch_net.parameters() if p.requires_grad]
+        grads = torch.autograd.grad(value.sum(), mine, allow_unused=True)
+        if any(grad is not None for grad in grads):
+            raise TypeError(
+                "torch_loss reaches into the net itself, of which check_migration runs copies: "
+                "make it a function of output and label alone, with regularisation in the optimizer"
             )
 
     def shaken_output(self, output: Any, run: int) -> Any:
@@ -937,6 +949,7 @@ class _Migration:
         wrong = []
         for here, gradient in self.gradients.items():
             self.seen[f"gradient of {here}"] = gradient.mindspore
+            self.theirs[f"gradient of {here}"] = gradient.torch
             report = gradient.judge(around)
             if not report.ok:
                 wrong.append((here, gradient, report))
@@ -1013,7 +1026,7 @@ class _Migration:
     def option_rows(
         self, theirs: dict[str, dict[str, Any]], ours: dict[str, dict[str, Any]]
     ) -> None:
-        before = len(self.checks)
+        said, remedies = [], []
         trained = {n for n, p in self.torch_net.named_parameters() if p.requires_grad}
         for side, only in (
             ("PyTorch", [n for n in theirs if n in trained and n not in ours]),
@@ -1021,15 +1034,12 @@ class _Migration:
         ):
             if only:
                 other = "ms" if side == "PyTorch" else "torch"
-                self.add(
-                    "optimizer",
-                    "failed",
-                    f"only {side}'s optimizer holds {', '.join(only[:_NAMED])}",
-                    remedy=f"give {other}_optimizer these parameters, too",
-                )
+                said.append(f"only {side}'s optimizer holds {', '.join(only[:_NAMED])}")
+                remedies.append(f"give {other}_optimizer these parameters, too")
         for mismatch, names in steps.option_mismatches(theirs, ours).values():
             all_ = len(names) == len(theirs)
             shown = "every parameter" if all_ else ", ".join(names[:_NAMED])
+            said.append(f"{mismatch}, for {shown}")
             remedy = mismatch.remedy
             if hasattr(self.ms_optimizer, "param_groups"):
                 remedy = remedy.replace("learning_rate", "lr")
@@ -1037,12 +1047,14 @@ class _Migration:
                 remedy += f" for {shown}, in groups: [{{'params': [...], ...}}, ...]"
                 if mismatch.name == "weight_decay" and mismatch.mindspore == 0:
                     remedy += (
-                        "; ungrouped, MindSpore leaves parameters with beta or gamma in their "
-                        "name out"
+                        " (ungrouped, MindSpore leaves parameters with beta or gamma in their "
+                        "name out)"
                     )
-            self.add("optimizer", "failed", f"{mismatch}, for {shown}", remedy=remedy)
+            remedies.append(remedy)
         self.known = steps.formula(self.torch_optimizer, self.ms_optimizer)
-        if len(self.checks) == before:
+        if said:
+            self.add("optimizer", "failed", "; ".join(said), remedy="; ".join(remedies))
+        else:
             name = steps.optimizer_name(self.ms_optimizer)
             text = f"{steps.optimizer_name(self.torch_optimizer)} and {name}: options alike"
             self.add("optimizer", "ok", text)
@@ -1155,6 +1167,7 @@ class _Migration:
                 last = run.first if count == 1 else run.last
                 runs.append(convert(last[here]).astype(np.float64) - convert(run.start[here]))
             self.seen[f"{there} after {count} steps"] = ours.last[there]
+            self.theirs[f"{here} after {count} steps"] = base.last[here]
             step = ours.last[there].astype(np.float64) - ours.start[there]
             value = convert(base.start[here])
             if value.dtype.kind not in "fc":
@@ -1207,16 +1220,25 @@ class _Migration:
         weights = steps.ms_state(self.ms_net)
         bad, where, _ = steps.statistics({**inputs, **self.seen, **weights})
         _, _, sizes = steps.statistics(weights)
-        if bad:
+        theirs, _, _ = steps.statistics({**inputs, **self.theirs})
+        metrics = {"nonfinite": bad}
+        if bad and theirs:
+            self.add(
+                "finite",
+                "ok",
+                f"{bad} values are NaN or Inf, first in {where}: in PyTorch, too",
+                metrics=metrics,
+            )
+        elif bad:
             self.add(
                 "finite",
                 "failed",
-                f"{bad} values are NaN or Inf, first in {where}",
-                remedy="a smaller input or learning rate, or float32 where float16 overflows",
-                metrics={"nonfinite": bad},
+                f"{bad} values are NaN or Inf in MindSpore alone, first in {where}",
+                remedy="float32 where float16 overflows, or first what the rows above name",
+                metrics=metrics,
             )
         else:
-            self.add("finite", "ok", f"no NaN or Inf; weights: {sizes or 'none'}")
+            self.add("finite", "ok", f"no NaN or Inf; weights: {sizes or 'none'}", metrics=metrics)
 
     def other_mode(self, mode: str) -> None:
         with run_mode(mode):
