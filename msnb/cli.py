@@ -3,6 +3,8 @@
 # No `from __future__ import annotations`: typer reads the annotations, and typer itself is imported
 # in a function, so that `msnb doctor` works in an environment in which typer is broken.
 
+import io
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +15,14 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """The entry point; exits with the verb's exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path that the encoding lacks
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        print("msnb: the working folder is gone: change into another one", file=sys.stderr)
+        sys.exit(2)
     try:
         app = make_app()
     except ImportError as error:
@@ -142,7 +152,6 @@ def _topics() -> int:
 
 def _differences(names: list[str], shape: str, jobs: int, timeout: float) -> int:
     import json
-    import os
 
     from msnb import differences
 
@@ -183,7 +192,6 @@ def _run(
     jobs: int | None,
     seconds: tuple[float, float, float],
 ) -> int:
-    import os
     import shutil
 
     from msnb.regression.catalog import Refused

@@ -91,6 +91,33 @@ def test_unknown_options_and_verbs_are_usage_errors(here: Path) -> None:
     assert invoke("rum").exit_code == 2
 
 
+@pytest.mark.parametrize("verb", [["-m", "msnb.cli", "run", "1"], ["-m", "msnb.environment"]])
+def test_a_working_folder_that_is_gone(tmp_path: Path, verb: list[str]) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    shell = 'rmdir "$PWD" && exec "$@"'
+    command = ["sh", "-c", shell, "sh", sys.executable, *verb]
+    found = subprocess.run(command, cwd=gone, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 2
+    assert found.stderr.endswith("the working folder is gone: change into another one\n")
+    assert "Traceback" not in found.stderr
+
+
+def test_a_path_that_the_encoding_lacks(tmp_path: Path) -> None:
+    folder = tmp_path / "笔记"
+    folder.mkdir()
+    found = subprocess.run(
+        [sys.executable, "-m", "msnb.cli", "run", "./没有.ipynb"],
+        cwd=folder,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert found.returncode == 2
+    assert found.stderr == "no notebook ./\\u6ca1\\u6709.ipynb\nnothing was run\n"
+
+
 def test_version() -> None:
     assert invoke("--version").stdout == f"msnb {__version__}\n"
 

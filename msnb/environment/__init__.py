@@ -74,7 +74,11 @@ def examine(facts: dict[str, Any], *, paths: str = "full") -> Report:
 @contextmanager
 def _without_working_folder() -> Iterator[None]:
     """Import our own needs past the files that the doctor is to find: a json.py, a random.py."""
-    saved, here = list(sys.path), os.path.realpath(os.getcwd())
+    saved = list(sys.path)
+    try:
+        here = os.path.realpath(os.getcwd())
+    except FileNotFoundError:  # it was deleted
+        here = ""
     sys.path[:] = [p for p in saved if p and os.path.realpath(p) != here]
     try:
         yield

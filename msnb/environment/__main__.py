@@ -6,7 +6,10 @@ from msnb.environment import _without_working_folder, doctor
 
 with _without_working_folder():
     import argparse
+    import io
     import json
+    import os
+    import shutil
     import sys
     from collections.abc import Sequence
 
@@ -31,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--root", default="/", metavar="DIR", help="look for CANN, driver, firmware below DIR"
     )
     options = parser.parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path that the encoding lacks
     try:
         if options.fix:
             from msnb.environment import fix
@@ -40,14 +46,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report = doctor(
             options.device_target, paths="full" if options.json else "short", root=options.root
         )
+        if options.json:
+            print(json.dumps(report.to_json(), indent=1, ensure_ascii=False), flush=True)
+        else:
+            live = sys.stdout.isatty()
+            width = shutil.get_terminal_size((100, 24)).columns if live else 100
+            colour = live and not os.environ.get("NO_COLOR")
+            print(report.text(width=width, colour=colour), flush=True)
+    except FileNotFoundError as error:
+        gone = "the working folder is gone: change into another one"
+        print(f"msnb doctor: {error if _has_folder() else gone}", file=sys.stderr)
+        return COULD_NOT_LOOK
+    except BrokenPipeError:  # `msnb doctor | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError) as error:
         print(f"msnb doctor: {error}", file=sys.stderr)
         return COULD_NOT_LOOK
-    if options.json:
-        print(json.dumps(report.to_json(), indent=1, ensure_ascii=False))
-    else:
-        print(report.text(colour=sys.stdout.isatty()))
     return exit_code(report.worst, report.ok)
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def exit_code(worst: str, ok: bool) -> int:

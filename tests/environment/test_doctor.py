@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -15,8 +17,8 @@ import pytest
 
 import msnb
 from msnb.environment import facts
-from msnb.environment.__main__ import exit_code
-from msnb.report import Report
+from msnb.environment.__main__ import exit_code, main
+from msnb.report import Check, Report
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
@@ -161,6 +163,51 @@ def test_wrong_arguments_name_the_right_ones() -> None:
     done = run("-m", "msnb.environment", "--device-target", "TPU")
     assert done.returncode == 2
     assert done.stderr.startswith("msnb doctor: device_target is one of CPU, Ascend, GPU, auto")
+
+
+def small_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    from msnb.environment import __main__ as command
+
+    report = Report("environment for CPU", [Check("kernel", "failed", "~/笔记/" + "word " * 20)])
+    monkeypatch.setattr(command, "doctor", lambda *args, **options: report)
+
+
+class Terminal(io.TextIOWrapper):
+    """Like a terminal of 60 columns whose encoding has no Chinese."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="ascii")
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_doctor(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "60")
+    for no_colour, escapes in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", no_colour)
+        monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+        assert main([]) == 1
+        shown = terminal.buffer.getvalue().decode("ascii")  # type: ignore[attr-defined]
+        assert ("\x1b[" in shown) is escapes
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+        assert "~/\\u7b14\\u8bb0/word" in plain
+        assert len(plain.splitlines()) == 4  # headline, and 110 columns in rows of 41
+    monkeypatch.undo()
+
+
+def test_a_table_that_cannot_be_written_is_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_doctor(monkeypatch)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["--json"]) == 2
+        monkeypatch.undo()
+        assert "No space left on device" in capsys.readouterr().err
+        with contextlib.suppress(OSError):
+            full.close()
 
 
 def test_exit_codes() -> None:
