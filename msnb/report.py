@@ -50,21 +50,28 @@ class Check:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.id, str):
+            raise TypeError(f"the id of a Check is the name of what was checked, not {self.id!r}")
         if not self.id.strip():
             raise ValueError("a Check needs an id: the name of what was checked")
         if self.status not in STATUSES:
             raise ValueError(
                 f"Check {self.id!r}: status is one of {', '.join(STATUSES)}, not {self.status!r}"
             )
-        if self.status == "skipped" and not self.summary:
+        if not isinstance(self.metrics, Mapping):
+            raise TypeError(
+                f"Check {self.id!r}: metrics maps names to numbers, not {self.metrics!r}"
+            )
+        if self.status == "skipped" and not str(self.summary or "").strip():
             raise ValueError(f"Check {self.id!r}: a skipped check gives its reason in summary")
         for name in ("summary", "found", "expected", "remedy"):
             object.__setattr__(self, name, str(getattr(self, name)))
         numbers: dict[str, float] = {}
         for name, value in self.metrics.items():
             try:
-                numbers[str(name)] = value if type(value) in (int, float) else float(value)
-            except (TypeError, ValueError):
+                number = float(value)
+                numbers[str(name)] = value if type(value) in (int, float) else number
+            except (TypeError, ValueError, OverflowError):
                 raise TypeError(
                     f"Check {self.id!r}: metric {name!r} is a number, not {value!r}"
                 ) from None
@@ -131,6 +138,11 @@ class Report:
         self.title = title
         self._plot = plot
         checks: dict[str, Check] = {}
+        if isinstance(items, (Check, str)) or not isinstance(items, Iterable):
+            raise TypeError(
+                f"Report {title!r} is made of a list of Checks and Reports, "
+                f"not {type(items).__name__}"
+            )
         for item in items:
             for check in item._under_title() if isinstance(item, Report) else (item,):
                 if not isinstance(check, Check):
@@ -144,6 +156,8 @@ class Report:
         self._checks = checks
 
     def _under_title(self) -> Iterator[Check]:
+        if not self._checks:  # it proves nothing, and must not vanish without a trace
+            yield Check(self.title, "error", "nothing was checked")
         for check in self:
             yield Check(**{**check.__dict__, "id": f"{self.title}: {check.id}"})
 

@@ -94,6 +94,15 @@ def test_reports_nest_under_their_titles():
     assert [check.id for check in report] == ["conv: sum", "dense: sum", "dense: npu"]
 
 
+def test_a_report_in_which_nothing_was_checked_does_not_vanish_in_another():
+    report = Report("all", [Report("conv", []), Report("dense", [OK])])
+    assert [(check.id, check.status) for check in report] == [
+        ("conv", "error"),
+        ("dense: sum", "ok"),
+    ]
+    assert not report.ok
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -101,6 +110,12 @@ def test_reports_nest_under_their_titles():
         (lambda: Check("a", "passed"), ValueError, "not 'passed'"),
         (lambda: Check("a", "skipped"), ValueError, "gives its reason"),
         (lambda: Check("a", "ok", metrics={"x": "big"}), TypeError, "'x' is a number, not 'big'"),
+        (lambda: Check(3, "ok"), TypeError, "the name of what was checked, not 3"),
+        (lambda: Check("a", "skipped", "  "), ValueError, "gives its reason"),
+        (lambda: Check("a", "ok", metrics=[1]), TypeError, "maps names to numbers, not .1."),
+        (lambda: Check("a", "ok", metrics={"x": 10**400}), TypeError, "'x' is a number, not 1000"),
+        (lambda: Report("r", OK), TypeError, "made of a list of Checks and Reports, not Check"),
+        (lambda: Report("r", None), TypeError, "not NoneType"),
         (lambda: Report("r", [OK, OK]), ValueError, "two checks called 'sum'"),
         (lambda: Report("r", ["sum"]), TypeError, "made of Checks and Reports, not str"),
         (lambda: Report("r", [OK])["summ"], KeyError, "it has sum"),
