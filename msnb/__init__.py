@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Check": "msnb.report",
     "Report": "msnb.report",
+    "StepGuard": "msnb.guard",
     "TrainLog": "msnb.log",
     "check_migration": "msnb.parity",
     "compare": "msnb.parity",
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import msnb.nets as nets  # noqa: F401
     from msnb.context import setup as setup
     from msnb.environment import doctor as doctor
+    from msnb.guard import StepGuard as StepGuard
     from msnb.log import TrainLog as TrainLog
     from msnb.parity import check_migration as check_migration
     from msnb.parity import compare as compare
