@@ -22,6 +22,7 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _SOCKET_ROOM = 107 - len("/kernel-01234567-89ab-cdef-0123-456789abcdef.json-ipc-1")
+_OUTPUT = 20_000_000  # characters of one cell: all of them are held in memory, then in a file
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -74,6 +75,8 @@ class _Execution:
         self._position: int | None = None
         self._ran = 0
         self._ready = False
+        self._written = 0  # characters of this cell's output
+        self._flooded: int | None = None  # the position of a cell that wrote too many
         self._kernel: Any = None  # the subprocess.Popen of the kernel
 
     def tell(self, event: str, **facts: Any) -> None:
@@ -89,6 +92,7 @@ class _Execution:
         from papermill.exceptions import PapermillExecutionError
 
         request = self.request
+        self._limit_output()
         try:
             papermill.execute_notebook(
                 _literal_path(request["notebook"]),
@@ -114,6 +118,10 @@ class _Execution:
                 "error": _error(error.ename, error.evalue, error.traceback),
             }
         except DeadKernelError:
+            if self._flooded is not None:
+                self._position = self._flooded
+                said = f"more than {_OUTPUT // 10**6} MB of output from one cell"
+                return {"status": "raised", "error": _error("TooMuchOutput", said, [])}
             return {"status": "died", "signal": self._exit_status()}
         except CellTimeoutError:
             return {"status": "timeout"}
@@ -132,6 +140,26 @@ class _Execution:
                 os.killpg(self._kernel.pid, signal.SIGKILL)
             with contextlib.suppress(Exception):
                 self._kernel.wait(5)
+
+    def _limit_output(self) -> None:
+        """Kill the kernel of a cell that writes without end, before memory or disk are full."""
+        from nbclient import NotebookClient
+
+        keep = NotebookClient.process_message
+
+        def limited(client: Any, message: Any, cell: Any, cell_index: int) -> Any:
+            content = message["content"]
+            parts = [content.get("text", ""), *(content.get("data") or {}).values()]
+            self._written += sum(len(part) for part in parts if isinstance(part, str))
+            if self._written <= _OUTPUT or message["msg_type"] == "status":
+                return keep(client, message, cell, cell_index)
+            self._flooded = self._position if self._flooded is None else self._flooded
+            if self._kernel is not None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._kernel.pid, signal.SIGKILL)
+            return None
+
+        NotebookClient.process_message = limited  # this process executes one notebook
 
     def _manager(self) -> type[Any]:
         from jupyter_client import AsyncKernelManager
@@ -169,6 +197,7 @@ class _Execution:
 
     def _on_cell(self, cell: Any, cell_index: int) -> None:
         self._position = cell_index
+        self._written = 0
         self.tell("cell", number=self._numbers.get(cell_index))
 
     def _on_executed(self, cell: Any, cell_index: int, execute_reply: Any) -> None:

@@ -111,6 +111,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         "07_leaves": (LEAVES, REQUIRE),
         "08_elsewhere": (OTHER,),
         "09_quits": (REQUIRE, "raise SystemExit(0)", REQUIRE),
+        "10_floods": ("print('x' * 25_000_000)", REQUIRE),
     }.items():
         parameters = {"parameters": PARAMETERS} if name == "01_ok" else {}
         write_notebook(notebooks / f"{name}.ipynb", *cells, **parameters)
@@ -134,11 +135,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
 
 def test_one_failure_fails_the_run_and_the_table_says_which(ran: Ran) -> None:
     assert ran.code == 1
-    assert ran.stdout.splitlines()[0] == "msnb run on CPU: FAILED (8 failed, 1 ok)"
+    assert ran.stdout.splitlines()[0] == "msnb run on CPU: FAILED (9 failed, 1 ok)"
     assert ran.stdout.splitlines()[-1].endswith(f": {ran.out}")
-    assert len(ran.stderr.splitlines()) == 1 + 9 * 2  # one note; each start and end
+    assert len(ran.stderr.splitlines()) == 1 + 10 * 2  # one note; each start and end
     assert "without parameter text: 02_raises, 03_exits, " in ran.stderr
-    assert "[9/9]" in ran.stderr
+    assert "[10/10]" in ran.stderr
 
 
 def test_the_sound_one_is_ok_with_its_parameters(ran: Ran) -> None:
@@ -171,6 +172,12 @@ def test_the_sound_one_is_ok_with_its_parameters(ran: Ran) -> None:
             "09_quits",
             "only 2 of 4 code cells ran to their end; it stopped in cell [3] raise SystemExit(0)",
             3,
+        ),
+        (
+            "10_floods",
+            "TooMuchOutput: more than 20 MB of output from one cell "
+            "in cell [2] print('x' * 25_000_000)",
+            2,
         ),
     ],
 )
