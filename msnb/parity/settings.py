@@ -631,7 +631,8 @@ def _ms_pads(
     kernel, stride, dilation = (
         _tuple(getattr(layer, name), dims) for name in ("kernel_size", "stride", "dilation")
     )
-    if transposed or (size is None and max(stride) > 1):
+    wide = any(s > 1 and k > 1 for s, k in zip(stride, kernel, strict=True))
+    if transposed or (size is None and wide):
         return 'pad_mode "same"'
     pads = []
     for i in range(dims):
