@@ -39,6 +39,8 @@ class NotebookResult:
     ``verdict`` is ``ok``, ``failed``, ``error`` (it could not be decided: the kernel never started,
     the run was interrupted) or ``skipped`` (with the reason). ``cell`` is the failing cell: its
     ``In [number]`` in the notebook, its id and first line. ``error`` has name, message, traceback.
+    ``left`` are the files it left in its working folder, ``changed`` those beside it that
+    changed or went.
     """
 
     notebook: str
@@ -52,6 +54,7 @@ class NotebookResult:
     required: list[Judged] = field(default_factory=list)
     findings: list[Judged] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
     executed: str | None = None
     log: str | None = None
     kernel: str = ""
@@ -207,6 +210,10 @@ def judge(
         result.reason = f"{_not_ok(bad)} {_where(result.cell)}"
     elif wrong := _wrong_device(result):
         result.verdict, result.reason = "failed", wrong
+    elif result.changed:
+        result.verdict = "failed"
+        result.reason = f"{', '.join(result.changed)} beside it changed while it ran"
+        result.remedy = "write to a temporary folder (tempfile)"
     elif result.left:
         result.verdict = "failed"
         result.reason = f"it left {', '.join(result.left)} in its working folder"

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import metadata
@@ -30,6 +30,9 @@ from msnb.regression.results import NotebookResult, Results
 
 _GRACE = 10.0  # seconds between asking an executing process to stop and killing it
 _LITTER = {"__pycache__", ".ipynb_checkpoints"}  # Python's and Jupyter's own, ignored by git
+_SMALL = 1_000_000  # bytes of a file that is copied for a notebook; a larger one is linked
+_COPIED = 20_000_000  # bytes that are copied for one notebook in all
+_ENTRIES = 1_000  # files and folders below one entry that are looked at
 _PACKAGES = (
     "msnb",
     "mindspore",
@@ -213,6 +216,9 @@ def environment(plan: Plan) -> dict[str, Any]:
     }
 
 
+_State = dict[str, tuple[int, int]]  # path -> size in bytes, time of the last change in ns
+
+
 @dataclass
 class _Active:
     """A notebook that is running."""
@@ -222,7 +228,7 @@ class _Active:
     process: subprocess.Popen[bytes]
     pipe: IO[bytes]
     private: Path
-    linked: set[str]
+    mirrored: _State
     marker: str
     began: float
     received: bytes = b""
@@ -306,7 +312,8 @@ class _Run:
     def _start(self, job: Job, result: NotebookResult) -> _Active:
         private = Path(tempfile.mkdtemp(prefix="msnb-run-"))
         marker = f"MSNB_RUN_{uuid.uuid4().hex}"
-        linked = _mirror(job.notebook.path.parent, private / "work")
+        written = (self.folder, self.plan.base / "runs")
+        mirrored = _mirror(job.notebook.path.parent, private / "work", written)
         for name in ("tmp", "runtime", "ipython"):
             (private / name).mkdir()
         result.log = f"{job.name}.log"
@@ -358,7 +365,7 @@ class _Run:
             process.stdin.write(json.dumps(request).encode())
         self.progress.started(job.name, len(job.notebook.cells))
         pipe = os.fdopen(reading, "rb", buffering=0)
-        return _Active(job, result, process, pipe, private, linked, marker, time.monotonic())
+        return _Active(job, result, process, pipe, private, mirrored, marker, time.monotonic())
 
     def _partial(self, job: Job) -> Path:
         return self.folder / f".{job.name}.partial.ipynb"
@@ -393,12 +400,7 @@ class _Run:
         job, result = active.job, active.result
         result.seconds = round(ended - active.began, 3)
         result.phases = _phases(active, ended)
-        result.left = sorted(
-            entry.name
-            for entry in os.scandir(active.private / "work")
-            if entry.name not in _LITTER
-            and not (entry.name in active.linked and entry.is_symlink())
-        )
+        result.left, result.changed = _differences(active.private / "work", active.mirrored)
         shutil.rmtree(active.private, ignore_errors=True)
         end = active.end or {"status": "vanished", "cell": active.cell}
         if active.why and end["status"] != "completed":
@@ -462,17 +464,92 @@ def _signals(note: Callable[[int], None]) -> Iterator[None]:
             signal.signal(signum, former)
 
 
-def _mirror(folder: Path, work: Path) -> set[str]:
-    """Make ``work`` with links to what lies in ``folder``, and return their names.
+_UNSEEN = (-1, -1)  # the state of what is there and not watched
 
-    A notebook finds the files beside it, as it does in JupyterLab; what it leaves is its own, even
-    where several run at once, and never in the reader's folder.
+
+def _mirror(folder: Path, work: Path, written: Sequence[Path] = ()) -> _State:
+    """Make ``work`` with all that lies in ``folder``, and return its state.
+
+    A notebook finds the files beside it, as it does in JupyterLab, and what it leaves is its own,
+    even where several run at once. Files below 1 MB are copied, 20 MB in all: the reader's own stay
+    as they are whatever the notebook does to its copy. Larger ones, and folders that hold one, are
+    links: written through, they do change, and the notebook fails by their name. Hidden folders and
+    those that hold a path in ``written``, which the runner itself changes, are not watched.
     """
     work.mkdir(parents=True)
-    names = {entry.name for entry in os.scandir(folder)} - _LITTER
-    for name in names:
-        (work / name).symlink_to(folder / name)
-    return names
+    room = _COPIED
+    unseen = set()
+    entries = [entry for entry in os.scandir(folder) if entry.name not in _LITTER]
+    for entry in sorted(entries, key=lambda entry: (entry.is_dir(), entry.name)):
+        source, target = Path(entry.path), work / entry.name
+        hidden = entry.is_dir() and entry.name.startswith(".")
+        if hidden or any(path.resolve().is_relative_to(source.resolve()) for path in written):
+            unseen.add(entry.name)
+            target.symlink_to(source)
+            continue
+        size = _size(source, room)
+        if size is None:
+            target.symlink_to(source)
+            continue
+        try:
+            if entry.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns(*_LITTER))
+            else:
+                shutil.copy2(source, target)
+            room -= size
+        except OSError:  # shutil.Error, too: what cannot be read is the notebook's to meet
+            shutil.rmtree(target, ignore_errors=True)
+            target.unlink(missing_ok=True)
+            target.symlink_to(source)
+    return _state(work, unseen)
+
+
+def _below(entry: Path) -> list[Path] | None:
+    """``entry`` and all that lies in it, litter apart; ``None`` where that is too much to watch."""
+    found = [entry]
+    for root, folders, files in os.walk(entry, followlinks=True):
+        folders[:] = [name for name in folders if name not in _LITTER]
+        found += [Path(root, name) for name in (*folders, *files)]
+        if len(found) > _ENTRIES:
+            return None
+    return found
+
+
+def _size(entry: Path, room: int) -> int | None:
+    """The bytes to copy for a file or a folder; ``None`` where it is to be linked instead."""
+    total = 0
+    for path in _below(entry) or [Path(os.devnull)]:
+        if path.is_symlink() and path != entry:
+            return None
+        if path.is_dir() and os.access(path, os.W_OK):  # else the copy could not be removed
+            continue
+        if not path.is_file() or path.stat().st_size >= _SMALL:
+            return None
+        total += path.stat().st_size
+    return total if total <= room else None
+
+
+def _state(work: Path, unseen: Collection[str] = ()) -> _State:
+    """The files and folders in ``work`` and behind its links; of a large folder, itself alone."""
+    state = dict.fromkeys(unseen, _UNSEEN)
+    for entry in os.scandir(work):
+        if entry.name in _LITTER or entry.name in state:
+            continue
+        below = _below(Path(entry.path))
+        for path in below or [Path(entry.path)]:
+            about = path.stat() if path.exists() else path.lstat()
+            times = below and path.is_dir()  # Python adds a __pycache__ to what it imports
+            name = str(path.relative_to(work))
+            state[name] = (0, 0) if times else (about.st_size, about.st_mtime_ns)
+    return state
+
+
+def _differences(work: Path, before: _State) -> tuple[list[str], list[str]]:
+    """What is new in ``work`` since its state was ``before``, and what changed or is gone."""
+    unseen = {name for name, state in before.items() if state == _UNSEEN}
+    now = _state(work, unseen)
+    changed = sorted(name for name, state in before.items() if now.get(name) != state)
+    return sorted(now.keys() - before.keys()), changed
 
 
 def _kill_marked(marker: str, patience: float = 2.0) -> None:

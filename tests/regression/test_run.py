@@ -18,6 +18,7 @@ import psutil
 import pytest
 from tiny_notebooks import REQUIRE, write_notebook
 
+from msnb.regression import run
 from msnb.regression.results import NotebookResult, Results
 
 CAUGHT = """\
@@ -30,10 +31,8 @@ OTHER = REQUIRE.replace('found="CPU"', 'found="Ascend"')
 READS = 'assert open("beside.txt").read() == "recorded"\nprint(epochs, text)'
 PARAMETERS = 'device_target: str = "CPU"\nepochs: int = 3\ntext: str = ""'
 LEAVES = """\
-import os
-open("litter.txt", "w").close()
-open("new", "w").close()
-os.replace("new", "beside.txt")"""
+open("litter.txt", "w").close()"""
+APPENDS = 'with open("beside.txt", "a") as file:\n    file.write("more")'
 SUMMARY = """\
 import mindspore as ms
 from msnb.report import Check, Report
@@ -112,6 +111,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         "08_elsewhere": (OTHER,),
         "09_quits": (REQUIRE, "raise SystemExit(0)", REQUIRE),
         "10_floods": ("print('x' * 25_000_000)", REQUIRE),
+        "11_appends": (APPENDS, REQUIRE),
     }.items():
         parameters = {"parameters": PARAMETERS} if name == "01_ok" else {}
         write_notebook(notebooks / f"{name}.ipynb", *cells, **parameters)
@@ -135,11 +135,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
 
 def test_one_failure_fails_the_run_and_the_table_says_which(ran: Ran) -> None:
     assert ran.code == 1
-    assert ran.stdout.splitlines()[0] == "msnb run on CPU: FAILED (9 failed, 1 ok)"
+    assert ran.stdout.splitlines()[0] == "msnb run on CPU: FAILED (10 failed, 1 ok)"
     assert ran.stdout.splitlines()[-1].endswith(f": {ran.out}")
-    assert len(ran.stderr.splitlines()) == 1 + 10 * 2  # one note; each start and end
+    assert len(ran.stderr.splitlines()) == 1 + 11 * 2  # one note; each start and end
     assert "without parameter text: 02_raises, 03_exits, " in ran.stderr
-    assert "[10/10]" in ran.stderr
+    assert "[11/11]" in ran.stderr
 
 
 def test_the_sound_one_is_ok_with_its_parameters(ran: Ran) -> None:
@@ -166,13 +166,14 @@ def test_the_sound_one_is_ok_with_its_parameters(ran: Ran) -> None:
             2,
         ),
         ("06_loops", "longer than 4 s in cell [3] while True: pass", 3),
-        ("07_leaves", "it left beside.txt, litter.txt in its working folder", None),
+        ("07_leaves", "it left litter.txt in its working folder", None),
         ("08_elsewhere", "it ran on Ascend, not on CPU", None),
         (
             "09_quits",
             "only 2 of 4 code cells ran to their end; it stopped in cell [3] raise SystemExit(0)",
             3,
         ),
+        ("11_appends", "beside.txt beside it changed while it ran", None),
         (
             "10_floods",
             "TooMuchOutput: more than 20 MB of output from one cell "
@@ -202,6 +203,53 @@ def test_executed_notebooks_are_valid_and_do_not_call_a_failed_cell_completed(ra
                 assert told[number]["status"] == "failed"
                 rest = after[after.index(number) + 1 :]
                 assert {told[id]["status"] for id in rest} == {"pending"}
+
+
+def test_what_lies_beside_a_notebook_is_copied_or_watched(tmp_path: Path) -> None:
+    folder, work = tmp_path / "notebooks", tmp_path / "work"
+    for name, size in {
+        "small.txt": 9,
+        "large.bin": 1_000_000,
+        "data/a": 9,
+        "big/b": 1_000_000,
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"x" * size)
+    for name in ("runs/now", ".git", "__pycache__", "data/__pycache__"):
+        (folder / name).mkdir(parents=True)
+    (folder / "nowhere").symlink_to(tmp_path / "gone")
+    before = run._mirror(folder, work, [folder / "runs" / "now"])
+    assert {p.name: p.is_symlink() for p in work.iterdir()} == {
+        **dict.fromkeys(("small.txt", "data"), False),
+        **dict.fromkeys(("large.bin", "big", "runs", ".git", "nowhere"), True),
+    }
+
+    for name in ("small.txt", "data/a", "large.bin", "big/b", "runs/now/c", ".git/index"):
+        with (work / name).open("ab") as file:
+            file.write(b"more")
+    (work / "big" / "__pycache__").mkdir()
+    (work / "big" / "new").touch()
+    assert (folder / "small.txt").stat().st_size == (folder / "data" / "a").stat().st_size == 9
+    left, changed = run._differences(work, before)
+    assert left == ["big/new"]
+    assert changed == ["big/b", "data/a", "large.bin", "small.txt"]
+
+
+def test_only_so_much_is_copied_and_a_large_folder_is_watched_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_COPIED", 25)
+    monkeypatch.setattr(run, "_ENTRIES", 8)
+    folder, work = tmp_path / "notebooks", tmp_path / "work"
+    (folder / "many").mkdir(parents=True)
+    for name in ("a", "b", "c", *(f"many/{number}" for number in range(8))):
+        (folder / name).write_bytes(b"x" * (0 if "many" in name else 10))
+    before = run._mirror(folder, work)
+    assert [p.name for p in sorted(work.iterdir()) if p.is_symlink()] == ["c", "many"]
+    assert run._differences(work, before) == ([], [])
+    (work / "many" / "8").touch()
+    (work / "a").unlink()
+    assert run._differences(work, before) == ([], ["a", "many"])
 
 
 def test_results_say_in_what_environment(ran: Ran) -> None:
