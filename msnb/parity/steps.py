@@ -18,7 +18,7 @@ import numpy as np
 from msnb.parity import limits
 from msnb.parity.arrays import compare, to_numpy
 from msnb.parity.calls import Raised, attempt, cells, plain, run_mode
-from msnb.parity.layers import NEAR, agree, swing
+from msnb.parity.layers import FAR, agree, swing
 from msnb.parity.settings import Mismatch
 from msnb.report import Check, Report
 
@@ -298,7 +298,7 @@ def moved_alike(
     unit = float(limits.limit("float32", 1))
     scale = np.maximum(limits.magnitude(ours, theirs), 2 * steps * eps * np.abs(value) / unit)
     if noise is not None:
-        scale = np.maximum(scale, NEAR * noise / unit)
+        scale = np.maximum(scale, FAR * noise / unit)
     return compare(
         ours.astype(np.float32),
         theirs.astype(np.float32),
@@ -337,7 +337,7 @@ class Gradient:
         others = [*self.moved, *([] if self.truth is None else [self.truth])]
         noise = swing(self.torch, others)
         floor = float(limits.limit("float32", 64)) * around if self.vanishes else 0.0
-        return agree(self.mindspore, self.torch, noise, floor=floor)
+        return agree(self.mindspore, self.torch, noise, floor=floor, times=FAR)
 
 
 def _rms(values: _Array) -> float:
@@ -351,7 +351,7 @@ def swapped(name: str, gradients: dict[str, Gradient]) -> str:
     for other, theirs in gradients.items():
         if other == name or theirs.torch.shape != mine.torch.shape or not np.any(theirs.torch):
             continue
-        if agree(mine.mindspore, theirs.torch, swing(theirs.torch, theirs.moved)).ok:
+        if agree(mine.mindspore, theirs.torch, swing(theirs.torch, theirs.moved), times=FAR).ok:
             return other
     return ""
 
