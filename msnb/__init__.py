@@ -20,14 +20,18 @@ _HOME = {
     "copy_weights": "msnb.parity",
     "data": "",
     "doctor": "msnb.environment",
+    "load_checkpoint": "msnb.checkpoint",
     "nets": "",
     "probe": "msnb.parity",
+    "save_checkpoint": "msnb.checkpoint",
     "setup": "msnb.context",
 }
 
 if TYPE_CHECKING:
     import msnb.data as data  # noqa: F401
     import msnb.nets as nets  # noqa: F401
+    from msnb.checkpoint import load_checkpoint as load_checkpoint
+    from msnb.checkpoint import save_checkpoint as save_checkpoint
     from msnb.context import setup as setup
     from msnb.environment import doctor as doctor
     from msnb.guard import StepGuard as StepGuard

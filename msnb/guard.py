@@ -151,6 +151,8 @@ class StepGuard:
         from mindspore import nn
         from mindspore.experimental import optim
 
+        from msnb.checkpoint import _as_path
+
         if net is not None and not isinstance(net, nn.Cell):
             raise TypeError(f"net is a mindspore nn.Cell or None, not {_shown(net)}")
         if not isinstance(optimizer, (nn.Optimizer, optim.Optimizer)):
@@ -173,6 +175,8 @@ class StepGuard:
             raise TypeError(f"forward is a function of a batch, not {_shown(forward)}")
         if log is not None and not isinstance(log, TrainLog):
             raise TypeError(f"log is an msnb.TrainLog, not {_shown(log)}")
+        if checkpoint is not None and net is None:
+            raise ValueError("a checkpoint holds the net's weights: give the net, not None")
         if checkpoint is not None and not stop:
             raise ValueError(
                 "checkpoint is where the last good state goes when the guard stops: "
@@ -182,7 +186,7 @@ class StepGuard:
         self._held = list(optimizer.parameters)
         self._order = self._held if params is None else list(params)
         self._stop, self._every, self._log = stop, every, log
-        self._checkpoint = None if checkpoint is None else _checkpoint_path(checkpoint)
+        self._checkpoint = None if checkpoint is None else _as_path(checkpoint)
         self._max_norm, self._explosion = max_norm, explosion
         self._constant, self._accumulate, self._max_skips = constant, accumulate, max_skips
         self._verify_first, self._forward = verify_first_step, forward
@@ -201,7 +205,7 @@ class StepGuard:
         self._last_squares: tuple[Any, int] = (None, 0)
         self._skipped = self._skips_in_row = self._idle = self._zero_rate = self._tiny = 0
         self._first_move, self._moved_once = True, False
-        self._snapshot: dict[str, Array] | None = None
+        self._snapshot: dict[str, Any] | None = None
         self._remember()
         if not all(self._arrays.finite(self._watched)):
             bad = self._names(p for p in self._watched if not self._arrays.finite([p])[0])
@@ -1055,16 +1059,24 @@ class StepGuard:
         if self._checkpoint is not None:
             from msnb.checkpoint import _collect
 
-            collected = _collect(self._net, self._optimizer, self._held)
-            self._snapshot = {name: array.copy() for name, array in collected.items()}
+            self._snapshot = {
+                name: parameter.value().copy()
+                for name, parameter in _collect(self._net, self._optimizer).items()
+            }
             self._snapshot_step = self._number
 
     def _save(self) -> Path | None:
         if self._checkpoint is None or self._snapshot is None:
             return None
-        from msnb.checkpoint import _write_file
+        from msnb.checkpoint import _group_rates, _random_state, _write_file
 
-        _write_file(self._checkpoint, self._snapshot, {"step": self._snapshot_step})
+        state = {
+            "step": self._snapshot_step,
+            "optimizer": type(self._optimizer).__name__,
+            "rates": _group_rates(self._optimizer),
+            "random": _random_state(),
+        }
+        _write_file(self._checkpoint, self._snapshot, state)
         return self._checkpoint
 
     def _moved(self) -> list[bool]:
@@ -1332,12 +1344,6 @@ def _never(kind: str) -> str:
     if kind in ("gradients", "zero gradients", "norm", "stale", "descent", "foreign movement"):
         return "no gradients were given to look at: guard.step(loss, grads)"
     return "no step was judged"
-
-
-def _checkpoint_path(path: str | os.PathLike[str]) -> Path:
-    from msnb.checkpoint import _as_path
-
-    return _as_path(path)
 
 
 def _shown(value: Any) -> str:

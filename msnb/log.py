@@ -266,6 +266,43 @@ class TrainLog:
     def __repr__(self) -> str:
         return f"<TrainLog {str(self.path)!r}, run {self.run}, {self._lines} lines>"
 
+    def _position(self) -> dict[str, Any]:
+        """Where the file ends now; for a checkpoint, to which ``_rewind`` goes back."""
+        size = os.fstat(self._file.fileno()).st_size
+        return {"run": self.run, "step": self._step, "lines": self._lines, "bytes": size}
+
+    def _check_rewind(self, position: Mapping[str, Any]) -> None:
+        """``ValueError`` unless the file can be cut back to ``position`` without losing others'."""
+        name, end = str(self.path), int(position["bytes"])
+        kept = os.pread(self._file.fileno(), end, 0)
+        last = kept[:-1].rpartition(b"\n")[2] or b"{}"
+        record = json.loads(last) if kept.endswith(b"\n") and last.startswith(_HEAD) else {}
+        fits = len(kept) == end and (record.get("run"), record.get("step")) == (
+            position["run"],
+            position["step"],
+        )
+        if position["lines"] and not fits:
+            raise ValueError(
+                f"{name!r} is not the log of the checkpoint, or was changed since: it has no line "
+                f"of step {position['step']} of run {position['run']} at byte {end}"
+            )
+        rest = os.pread(self._file.fileno(), os.fstat(self._file.fileno()).st_size - end, end)
+        mine = _HEAD + b" " + json.dumps(position["run"]).encode() + b","
+        for line in rest.split(b"\n"):
+            if line and not (line.startswith(mine) or mine.startswith(line)):
+                raise ValueError(
+                    f"{name!r} has lines of another run after the checkpoint's last, which cutting "
+                    "it back would lose; give a copy of it, or a new log and no log here"
+                )
+
+    def _rewind(self, position: Mapping[str, Any]) -> None:
+        """Cut off what was written after ``position``, and go on from there as the same run."""
+        if stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+            os.ftruncate(self._file.fileno(), int(position["bytes"]))
+        self.run, self._step = str(position["run"]), int(position["step"])
+        self._lines, self._torn, self._odd = int(position["lines"]), False, set()
+        self._mark = time.perf_counter()
+
     @staticmethod
     def runs(path: str | os.PathLike[str]) -> list[str]:
         """The run ids in a log, the oldest first; raises as ``read`` does.
