@@ -296,8 +296,13 @@ def write(parameter: Any, array: np.ndarray[Any, Any]) -> None:
     import mindspore as ms
 
     # an array's bytes: NaN equals itself, and bfloat16 needs no comparison of its own
-    if parameter.asnumpy().tobytes() != array.tobytes():
-        ms.ops.assign(parameter, ms.Tensor(array, parameter.dtype))
+    if parameter.asnumpy().tobytes() == array.tobytes():
+        return
+    value = ms.Tensor(np.array(array, order="C"), parameter.dtype)
+    if parameter.dtype == ms.bfloat16:  # no kernel on CPU assigns it
+        parameter.set_data(value)
+    else:
+        ms.ops.assign(parameter, value)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from msnb.parity.arrays import to_numpy
+from msnb.parity.calls import write
 from msnb.parity.pairing import Match, Pairing, pair
 from msnb.parity.sides import Array, equal
 from msnb.report import Check, Report
@@ -275,8 +276,7 @@ def _restored(plan: _Plan, array: Array) -> bool:
 def _set(target: Any, array: Array, dtype: Any) -> None:
     import mindspore as ms
 
-    value = ms.Tensor(np.array(array, order="C"), dtype)
     if isinstance(target, ms.Parameter):
-        ms.ops.assign(target, value)  # in place: see msnb.parity.calls.write
+        write(target, array)
     else:
-        target.assign_value(value)
+        target.assign_value(ms.Tensor(np.array(array, order="C"), dtype))
