@@ -671,25 +671,3 @@ def softmax_nan() -> Observation:
         claim=_values(0, np.nan, 0),
         neighbour=_both(torch_softmax, ops.softmax, _values(1, -np.inf, 2)),
     )
-
-
-@difference(
-    "softmax-all-masked",
-    "A row of -inf, all keys masked, has a softmax of zeros; in PyTorch of NaN.",
-    torch="F.softmax(x, dim=-1)",
-    mindspore="ops.softmax(x)",
-    expected="differs",
-    remedy="ops.softmax(ops.maximum(x, -1e30))  # uniform weights, in both",
-)
-def softmax_all_masked() -> Observation:
-    def torch_softmax(x: Any) -> Any:
-        return F.softmax(x, dim=-1)
-
-    x = _values(-np.inf, -np.inf)
-    softmax, mindspore = _both(torch_softmax, ops.softmax, x)
-    return Observation(
-        torch=softmax,
-        mindspore=mindspore,
-        claim=_values(0, 0),
-        neighbour=_both(torch_softmax, ops.softmax, np.maximum(x, np.float32(-1e30))),
-    )
