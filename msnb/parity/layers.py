@@ -268,6 +268,7 @@ def align(
         ms_events += _uncalled(ms_net.cells_and_names(), ms_events, "mindspore")
     back = {there: here for here, there in partners.items()}
     pairs = _aligned(torch_events, ms_events, partners, back)
+    pairs = _crossing(pairs, torch_events, ms_events, partners)
     taken = {id(event) for pair in pairs for event in (pair.torch, pair.mindspore)}
     return Alignment(
         pairs,
@@ -320,6 +321,27 @@ def _aligned(
         else:
             j += 1
     return pairs
+
+
+def _crossing(
+    pairs: list[Pair],
+    torch_events: list[Event],
+    ms_events: list[Event],
+    partners: Mapping[str, str],
+) -> list[Pair]:
+    """Add the calls that run in another order, such as a branch: those that share weights."""
+    used = {id(event) for pair in pairs for event in (pair.torch, pair.mindspore)}
+    spare: dict[str, list[Event]] = {}
+    for event in ms_events:
+        if id(event) not in used:
+            spare.setdefault(event.owner, []).append(event)
+    added = []
+    for event in torch_events:
+        there = partners.get(event.owner)
+        if event.owner and there and id(event) not in used and spare.get(there):
+            added.append(Pair(event, spare[there].pop(0)))
+    place = {id(event): i for i, event in enumerate(torch_events)}
+    return sorted(pairs + added, key=lambda pair: place[id(pair.torch)])
 
 
 def _worth(here: Event, there: Event, partners: Mapping[str, str], back: Mapping[str, str]) -> int:

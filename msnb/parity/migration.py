@@ -33,6 +33,7 @@ _Array = np.ndarray[Any, Any]
 
 MODES = ("pynative", "jit", "graph")
 _NAMED = 5  # layers or parameters that a row names
+_FIRST = "first what the forward rows name"
 
 
 def check_migration(
@@ -272,6 +273,7 @@ class _Migration:
         self.mismatches: dict[str, list[Mismatch]] = {}
         self.seen: dict[str, _Array] = {}  # values that the last row looks through
         self.theirs: dict[str, _Array] = {}
+        self.wrong_gradients = False
         self.drifted = False
 
     def add(self, id_: str, status: Any, summary: str, **more: Any) -> None:
@@ -686,7 +688,7 @@ class _Migration:
     def running(self, net: Any, ours: dict[str, _Array]) -> None:
         """Running statistics after one call in training mode."""
         after = steps.state_of(net)
-        checked = 0
+        checked, wrong = 0, []
         for here, there in self.matched.items():
             if not is_statistic(there) or there not in ours or here not in after:
                 continue
@@ -697,16 +699,28 @@ class _Migration:
                 layers.swing(after[here], [state[here] for state in self.states]),
             )
             self.seen[there] = ours[there]
-            if not report.ok:
-                found = self.mismatches.get(here.rpartition(".")[0])
-                self.checks.append(
-                    steps.as_check(
-                        f"running statistics: {here}",
-                        report,
-                        remedy=", ".join(m.remedy for m in found) if found else "",
-                    )
-                )
-        if not any(check.id.startswith("running statistics") for check in self.checks):
+            self.theirs[here] = after[here]
+            if report.ok:
+                continue
+            found = self.mismatches.get(here.rpartition(".")[0])
+            if found:
+                remedy = ", ".join(mismatch.remedy for mismatch in found)
+                row = f"running statistics: {here}"
+                self.checks.append(steps.as_check(row, report, remedy=remedy))
+            else:
+                wrong.append((here, report))
+        if wrong:
+            check = steps.as_check("running statistics", wrong[0][1])
+            self.add(
+                "running statistics",
+                "failed",
+                f"{len(wrong)} of {checked} differ after a call in training mode, {wrong[0][0]} "
+                f"first: {check.summary}",
+                found=check.found,
+                remedy=_FIRST if self.drifted else check.remedy,
+                metrics=check.metrics,
+            )
+        elif not any(check.id.startswith("running statistics") for check in self.checks):
             self.add(
                 "running statistics",
                 "ok",
@@ -958,45 +972,29 @@ class _Migration:
             report = gradient.judge(around)
             if not report.ok:
                 wrong.append((here, gradient, report))
-        for here, gradient, report in wrong[:_NAMED]:
+        own = 0
+        for here, gradient, report in wrong:
             check = steps.as_check(f"gradients: {here}", report)
-            found, remedy = check.found, check.remedy
-            if not np.any(gradient.mindspore) and np.any(gradient.torch):
-                found = "zero in MindSpore"
-                remedy = (
-                    "what cuts it off: asnumpy(), argmax, stop_gradient, a Python number, or a "
-                    "parameter that construct does not use"
-                )
-            elif not np.any(gradient.torch):
-                found = "zero in PyTorch, not in MindSpore"
-                remedy = "what cuts it off in PyTorch: detach(), no_grad(), an unused parameter"
-            else:
-                other = steps.swapped(here, self.gradients)
-                if other:
-                    found = f"it is the gradient of {other}"
-                    remedy = "the two parameters are swapped in construct"
-            setting = self.mismatches.get(here.rpartition(".")[0])
-            if setting:
-                remedy = ", ".join(m.remedy for m in setting)
-            elif self.drifted:
-                remedy = "first what the forward rows name"
-            self.checks.append(
-                Check(
+            found, remedy = self.gradient_cause(here, gradient)
+            if own < _NAMED and (found or remedy or not self.drifted):
+                own += 1
+                self.add(
                     check.id,
                     "failed",
                     check.summary,
-                    found=found,
-                    expected=check.expected,
-                    remedy=remedy,
+                    found=found or check.found,
+                    remedy=remedy or check.remedy,
                     metrics=check.metrics,
                 )
-            )
-        if len(wrong) > _NAMED:
+        self.wrong_gradients = bool(wrong or missing)
+        if len(wrong) > own:
+            check = steps.as_check("gradients", wrong[0][2])
+            shown = f", {own} of them above" if own else f", {wrong[0][0]} first: {check.summary}"
             self.add(
                 "gradients",
                 "failed",
-                f"{len(wrong)} of {len(self.gradients)} differ; the first {_NAMED} are above",
-                remedy="the first rows that are not ok",
+                f"{len(wrong)} of {len(self.gradients)} differ{shown}",
+                remedy=_FIRST if self.drifted else "first what the rows above name",
             )
         elif not wrong:
             vanishing = steps.vanished(self.gradients)
@@ -1007,6 +1005,38 @@ class _Migration:
                     f"normalisation or softmax): {', '.join(list(vanishing)[:_NAMED])}"
                 )
             self.add("gradients", "ok", text)
+
+    def gradient_cause(self, here: str, gradient: steps.Gradient) -> tuple[str, str]:
+        """What a wrong gradient is, and what to type, where that is known."""
+        owner = here.rpartition(".")[0]
+        padding = getattr(dict(self.torch_net.named_modules())[owner], "padding_idx", None)
+        if padding is not None and gradient.torch.ndim == 2:
+            rows = np.any(gradient.mindspore != 0, axis=1) & ~np.any(gradient.torch != 0, axis=1)
+            if np.flatnonzero(rows).tolist() == [padding]:
+                return (
+                    f"row {padding}, the padding row, is trained in MindSpore alone",
+                    "nn.Embedding has a gradient for padding_idx, too: multiply what it returns "
+                    f"by (ids != {padding}).expand_dims(-1), or this row of the gradient by 0",
+                )
+        if not np.any(gradient.mindspore) and np.any(gradient.torch):
+            return (
+                "zero in MindSpore",
+                "what cuts it off: asnumpy(), argmax, stop_gradient, a Python number, or a "
+                "parameter that construct does not use",
+            )
+        if not np.any(gradient.torch):
+            return (
+                "zero in PyTorch, not in MindSpore",
+                "what cuts it off in PyTorch: detach(), no_grad(), an unused parameter",
+            )
+        other = steps.swapped(here, self.gradients)
+        if other:
+            return (
+                f"it is the gradient of {other}",
+                "the two parameters are swapped in construct",
+            )
+        setting = self.mismatches.get(owner)
+        return ("", ", ".join(mismatch.remedy for mismatch in setting) if setting else "")
 
     # Optimizer
 
@@ -1199,7 +1229,9 @@ class _Migration:
             said, remedy = self.said_formula()
             remedy = remedy or "what the rows optimizer and same gradients name"
         elif self.drifted:
-            remedy = "first what the forward rows name"
+            remedy = _FIRST
+        elif self.wrong_gradients:
+            remedy = "first what the rows of gradients name"
         if not report.ok:
             check = steps.as_check(row, report)
             text = f"losses differ: {check.summary}"
@@ -1273,11 +1305,7 @@ class _Migration:
         if report is None:
             self.add(row, "ok", "the output as in PyTorch")
         else:
-            self.checks.append(
-                steps.as_check(
-                    row, report, remedy="first what the forward rows name" if self.drifted else ""
-                )
-            )
+            self.checks.append(steps.as_check(row, report, remedy=_FIRST if self.drifted else ""))
 
     def mode_step(self, mode: str) -> None:
         row = f"{mode}: step" if self.ms_optimizer is not None else f"{mode}: gradients"

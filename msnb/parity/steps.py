@@ -557,7 +557,6 @@ def as_check(row: str, report: Report, *, remedy: str = "") -> Check:
         "failed",
         text,
         found=bad.found,
-        expected=bad.expected,
         remedy=remedy or bad.remedy,
         metrics=bad.metrics,
     )
