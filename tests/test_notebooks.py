@@ -535,6 +535,7 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
             "layers.ok",
         ),
         ("weight[0, 0, 2, 2] *= 1.01", "weight[0, 0, 2, 2] *= 1.0", '== "failed"'),
+        ("weight[0, at] *= 1.01", "weight[0, at] *= 1.0", '["fc3"]'),
     ],
     "03_padding_probes": [
         ("before = total // 2", "before = total - total // 2", "even == (0, 1)"),
