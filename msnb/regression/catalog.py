@@ -17,7 +17,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-DEVICES = ("CPU", "Ascend", "GPU", "auto")
 NBFORMAT = (4, 5)  # the newest format that the nbformat package of this environment reads
 
 _NUMBER = re.compile(r"\d{1,3}")
@@ -78,20 +77,6 @@ class Notebook:
     @property
     def name(self) -> str:
         return self.path.stem
-
-
-def canonical_device(name: str) -> str:
-    """``CPU``, ``Ascend``, ``GPU`` or ``auto`` for ``name`` in any case; else ``Refused``.
-
-    >>> canonical_device("ascend")
-    'Ascend'
-    """
-    known = {device.lower(): device for device in DEVICES}
-    if name.strip().lower() in known:
-        return known[name.strip().lower()]
-    near = get_close_matches(name.strip().lower(), known, n=1, cutoff=0.5)
-    hint = f"; did you mean {known[near[0]]}?" if near else ""
-    raise Refused(f"device_target is one of {', '.join(DEVICES)}, not {name!r}{hint}")
 
 
 def find_folder(start: Path | None = None) -> Path:
@@ -294,6 +279,8 @@ def assign(notebooks: Sequence[Notebook], assignments: Sequence[str]) -> list[di
                     own[name] = notebook.parameters[name].parse(text)
                 except ValueError as error:
                     raise Refused(f"{notebook.name}: {error}") from None
+        if not 0 <= own.get("seed", 0) < 2**32:
+            raise Refused(f"a seed is a whole number from 0 to {2**32 - 1}, not {own['seed']}")
         typed.append(own)
     return typed
 

@@ -27,6 +27,7 @@ from msnb.regression import catalog, results
 from msnb.regression.catalog import Notebook, Refused
 from msnb.regression.progress import Progress
 from msnb.regression.results import NotebookResult, Results
+from msnb.targets import canonical_target
 
 _GRACE = 10.0  # seconds between asking an executing process to stop and killing it
 _LITTER = {"__pycache__", ".ipynb_checkpoints"}  # Python's and Jupyter's own, ignored by git
@@ -117,7 +118,10 @@ def plan(
         raise Refused("a parameter is given as name=value, not 'device_target'")
     if "device_target" in given:
         device_target = given["device_target"].partition("=")[2]
-    device = catalog.canonical_device("CPU" if device_target is None else device_target)
+    try:
+        device = canonical_target("CPU" if device_target is None else device_target)
+    except ValueError as error:
+        raise Refused(str(error)) from None
     rest = [text for text in parameters if text.partition("=")[0].strip() != "device_target"]
 
     notebooks: list[Notebook] = []

@@ -213,15 +213,14 @@ def test_parameters_reach_the_notebooks_that_have_them(folder: Path) -> None:
         assert sentence in str(refusal.value)
 
 
-def test_devices_in_any_case_and_the_nearest_for_a_typo() -> None:
-    assert [catalog.canonical_device(word) for word in ("cpu", "ASCEND", "Gpu", "Auto")] == [
-        "CPU",
-        "Ascend",
-        "GPU",
-        "auto",
-    ]
-    with pytest.raises(Refused, match="not 'Ascent'; did you mean Ascend"):
-        catalog.canonical_device("Ascent")
+def test_a_seed_that_no_generator_takes_is_refused(folder: Path) -> None:
+    parameters = 'device_target: str = "CPU"\nseed: int = 0'
+    path = write_notebook(folder / "notebooks" / "03_seed.ipynb", parameters=parameters)
+    notebook = catalog.read(path)
+    assert catalog.assign([notebook], ["seed=4294967295"]) == [{"seed": 4294967295}]
+    for text in ("-1", "4294967296"):
+        with pytest.raises(Refused, match=f"whole number from 0 to 4294967295, not {text}"):
+            catalog.assign([notebook], [f"seed={text}"])
 
 
 def kernelspec(folder: Path, name: str, *argv: str) -> None:
