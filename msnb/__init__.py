@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # not from typing: the doctor must be able to find a file of that name
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,8 @@ _HOME = {
 }
 
 if TYPE_CHECKING:
+    from typing import Any
+
     import msnb.data as data  # noqa: F401
     import msnb.nets as nets  # noqa: F401
     from msnb.checkpoint import load_checkpoint as load_checkpoint

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from msnb.report import Check, Report
+from msnb.targets import canonical_target
 
-_TARGETS = {"cpu": "CPU", "ascend": "Ascend", "gpu": "GPU", "auto": "auto"}
-_NICKNAMES = {"npu": "Ascend", "davinci": "Ascend", "cuda": "GPU", "nvidia": "GPU"}
 _MODES = ("graph", "pynative")  # at the index that is MindSpore's number for them
 _REMEDY = {
     "Ascend": "source CANN's set_env.sh before the kernel starts, then: "
@@ -135,14 +134,15 @@ def setup(
     MindSpore's log to a temporary folder that ``Context.warnings()`` reads.
 
     Raises ``DeviceUnavailable`` where the device is not there (there is no fallback),
-    ``ValueError`` or ``TypeError`` for a wrong argument, ``RuntimeError`` for what this process has
-    fixed already and only a restart of the kernel can change.
+    ``ValueError`` or ``TypeError`` for a wrong argument or a variable GLOG_... that MindSpore does
+    not take, ``RuntimeError`` for what this process has fixed already and only a restart of the
+    kernel can change.
 
     >>> context = setup("cpu", seed=1)  # doctest: +SKIP
     >>> context.device_target, context.check().status  # doctest: +SKIP
     ('CPU', 'ok')
     """
-    asked = _target(device_target)
+    asked = canonical_target(device_target)
     mode = _mode(mode)
     seed = _whole("seed", seed, 0, 2**32 - 1)
     if threads is not None:
@@ -212,20 +212,6 @@ def setup(
 # Arguments
 
 
-def _target(asked: object) -> str:
-    known = ", ".join(_TARGETS.values())
-    if not isinstance(asked, str):
-        raise TypeError(f"device_target is one of {known}, not {asked!r}")
-    word = asked.strip().lower()
-    if word in _TARGETS:
-        return _TARGETS[word]
-    near = _NICKNAMES.get(word) or next(
-        (_TARGETS[name] for name in difflib.get_close_matches(word, _TARGETS, 1)), None
-    )
-    hint = f"did you mean {near!r}? It" if near else "it"
-    raise ValueError(f"device_target={asked!r}: {hint} is one of {known}, in any case")
-
-
 def _mode(asked: object) -> str:
     word = asked.strip().lower() if isinstance(asked, str) else ""
     if word in _MODES:
@@ -273,6 +259,14 @@ def _mindspore() -> Any:
         raise ImportError(
             f"MindSpore cannot be imported by {Path(sys.executable).name} of this environment "
             f"({error}); type: msnb doctor"
+        ) from None
+    except (OSError, ValueError) as error:
+        settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("GLOG_")]
+        if not settings:
+            raise
+        raise ValueError(
+            f"MindSpore cannot be imported with {', '.join(settings)} ({error}); correct or unset "
+            "what is wrong there, then restart the kernel"
         ) from None
     return mindspore
 

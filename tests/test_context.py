@@ -33,14 +33,18 @@ CLEAN: dict[str, str | None] = dict.fromkeys(
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        ({"device_target": "Acsend"}, ValueError, "device_target='Acsend': did you mean 'Ascend'?"),
-        ({"device_target": "cup"}, ValueError, "did you mean 'CPU'? It is one of CPU, Ascend, GPU"),
-        ({"device_target": "NPU"}, ValueError, "did you mean 'Ascend'?"),
-        ({"device_target": "cuda"}, ValueError, "did you mean 'GPU'?"),
+        ({"device_target": "Acsend"}, ValueError, "not 'Acsend'; did you mean Ascend?"),
+        (
+            {"device_target": "cup"},
+            ValueError,
+            "device_target is one of CPU, Ascend, GPU, auto, not 'cup'; did you mean CPU",
+        ),
+        ({"device_target": "NPU"}, ValueError, "did you mean Ascend?"),
+        ({"device_target": "cuda"}, ValueError, "did you mean GPU?"),
         (
             {"device_target": "quantum"},
             ValueError,
-            "'quantum': it is one of CPU, Ascend, GPU, auto",
+            "device_target is one of CPU, Ascend, GPU, auto, not 'quantum'",
         ),
         ({"device_target": 3}, TypeError, "device_target is one of CPU, Ascend, GPU, auto, not 3"),
         ({"mode": "jit"}, ValueError, "jit is no mode of the context; decorate the function"),
@@ -131,6 +135,24 @@ def everyday() -> dict[str, Any]:
     ms.get_current_device = lambda: ("Ascend", 0)  # a device changed behind the notebook's back
     seen["changed"] = first.check().to_json(), graph.check().to_json()
     return seen
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("GLOG_v", "abc"), ("GLOG_log_dir", f"{os.devnull}/logs")]
+)
+def test_log_settings_that_mindspore_does_not_take_are_named(name: str, value: str) -> None:
+    log = {**CLEAN, "GLOG_v": "2", "GLOG_logtostderr": "0", name: value}
+    error = isolate.run(_set_up, env=log).error
+    assert error is not None
+    assert error.type == "ValueError"
+    assert f"{name}={value}" in error.message
+    assert "correct or unset what is wrong there, then restart the kernel" in error.message
+
+
+def _set_up() -> None:
+    import msnb
+
+    msnb.setup()
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # typing and contextlib may be what shadows the standard library
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from msnb.report import Report
 
 __all__ = ["doctor", "examine"]
@@ -38,31 +39,26 @@ def doctor(
     was found. ``root`` stands before the paths of the Ascend side, ``cwd`` in for the working
     folder.
 
-    Raises ``ValueError`` for an unknown target or an unknown ``paths``.
+    Raises ``ValueError`` for an unknown target or an unknown ``paths``, ``TypeError`` for a target
+    that is no text.
 
     >>> doctor("CPU")["python"].status
     'ok'
     """
-    targets = ("CPU", "Ascend", "GPU", "auto")
-    spelt = {target.lower(): target for target in targets}.get(str(device_target).lower())
-    if spelt is None:
-        from difflib import get_close_matches
+    with _StandardLibraryFirst():
+        from msnb.targets import canonical_target
 
-        near = get_close_matches(str(device_target), targets, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(
-            f"device_target is one of {', '.join(targets)}, not {device_target!r}{hint}"
-        )
+        spelt = canonical_target(device_target)
     if paths not in ("short", "full"):
         raise ValueError(f"paths is 'short' or 'full', not {paths!r}")
-    with _without_working_folder():
+    with _StandardLibraryFirst():
         from msnb.environment import facts
     return examine(facts.gather(spelt, root=root, cwd=cwd), paths=paths)
 
 
 def examine(facts: dict[str, Any], *, paths: str = "full") -> Report:
     """The Report on recorded facts, as ``msnb.environment.facts.gather`` returns them."""
-    with _without_working_folder():
+    with _StandardLibraryFirst():
         from msnb.environment import rules, shorten
         from msnb.report import Report
     checks = rules.judge(facts)
@@ -71,16 +67,22 @@ def examine(facts: dict[str, Any], *, paths: str = "full") -> Report:
     return Report(f"environment for {facts['target']}", checks)
 
 
-@contextmanager
-def _without_working_folder() -> Iterator[None]:
-    """Import our own needs past the files that the doctor is to find: a json.py, a random.py."""
-    saved = list(sys.path)
-    try:
-        here = os.path.realpath(os.getcwd())
-    except FileNotFoundError:  # it was deleted
-        here = ""
-    sys.path[:] = [p for p in saved if p and os.path.realpath(p) != here]
-    try:
-        yield
-    finally:
-        sys.path[:] = saved
+class _StandardLibraryFirst:
+    """Import our own needs past the files that the doctor is to find: a json.py, a random.py.
+
+    They lie in the working folder or in one that PYTHONPATH names.
+    """
+
+    def __enter__(self) -> None:
+        self._saved = list(sys.path)
+        try:
+            suspects = {os.path.realpath(os.getcwd())}
+        except FileNotFoundError:  # it was deleted
+            suspects = set()
+        if not sys.flags.ignore_environment:
+            listed = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            suspects |= {os.path.realpath(folder) for folder in listed if folder}
+        sys.path[:] = [p for p in self._saved if p and os.path.realpath(p) not in suspects]
+
+    def __exit__(self, *error: object) -> None:
+        sys.path[:] = self._saved

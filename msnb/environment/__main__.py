@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from msnb.environment import _without_working_folder, doctor
+from msnb.environment import _StandardLibraryFirst, doctor
 
-with _without_working_folder():
+with _StandardLibraryFirst():
     import argparse
     import io
     import json

@@ -128,6 +128,14 @@ def test_files_of_the_reader_that_hide_modules_break_the_probes_and_not_the_doct
     assert sorted(p.name for p in folder.iterdir()) == ["json.py", "random.py", "subprocess.py"]
 
 
+@pytest.mark.parametrize("name", ["typing", "dataclasses", "argparse"])
+def test_it_speaks_where_a_file_hides_what_everything_imports(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.py").write_text("raise RuntimeError('mine')", encoding="utf-8")
+    wrong = ("-m", "msnb.environment", "--device-target", "TPU")  # nothing is probed
+    for done in (run(*wrong, cwd=tmp_path), run(*wrong, PYTHONPATH=str(tmp_path))):
+        assert (done.returncode, done.stderr[:31]) == (2, "msnb doctor: device_target is o"), done
+
+
 @pytest.mark.parametrize("version", ["3.10", "3.12", "3.13", "3.9"])
 def test_other_interpreters_without_site_packages(version: str, tmp_path: Path) -> None:
     python = other_python(version)
@@ -156,6 +164,8 @@ def other_python(version: str) -> str | None:
 
 
 def test_wrong_arguments_name_the_right_ones() -> None:
+    with pytest.raises(ValueError, match=r"not 'npu'; did you mean Ascend\?"):
+        msnb.doctor("npu")
     with pytest.raises(ValueError, match=r"not 'Ascent'; did you mean Ascend\?"):
         msnb.doctor("Ascent")
     with pytest.raises(ValueError, match="paths is 'short' or 'full', not 'tiny'"):
