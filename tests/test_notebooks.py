@@ -551,6 +551,16 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
         ),
         ("cumsum(terms, axis=1, dtype=np.float32)", "cumsum(terms[:, 1:], axis=1)", "noise <"),
     ],
+    "06_amp": [
+        ("if ok or not skip:", "if True:", "skipped < len(history) / 2"),
+        (
+            "return (x * x).mean(-1) - x.mean(-1) ** 2",
+            "return ((x - x.mean(-1, keep_dims=True)) ** 2).mean(-1)",
+            "breaks =",
+        ),
+        ("return scaler.scale(loss), loss", "return loss, loss", "2 <= skipped"),
+        ("return convert(net, level)", 'return convert(net, "O0")', "rewritten_network"),
+    ],
 }
 
 

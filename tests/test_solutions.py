@@ -54,6 +54,12 @@ NEEDED = {
         *("exercise-1-given", "exercise-1-check", "exercise-1-same", "exercise-2-given"),
         *("exercise-2-check", "sums", "sums-run", "exercise-3-check"),
     ],
+    "06_amp": [
+        *("parameters", "setup", "imports", "judges", "exercise-1-given", "exercise-1-check"),
+        *("exercise-1-exact", "exercise-1-look", "exercise-1-judge", "exercise-2-given"),
+        *("exercise-2-chain", "exercise-2-forward", "exercise-2-symptom", "exercise-2-check"),
+        "exercise-2-judge",
+    ],
 }
 
 SOLUTION = "the solution"
@@ -111,6 +117,32 @@ def limit(limit: object, over: object = ..., under: object = ..., grows: object 
 
 def diagnosis(**answers: str) -> str:
     return f"def diagnose(): return {answers!r}"
+
+
+def rescue(**changes: str) -> str:
+    """The solution of exercise 1 in 06 with some of its parts changed."""
+    parts = {
+        "eps": "1e-5",
+        "shift": "scores.max(-1, keepdims=True)",
+        "back": "+ top.squeeze(-1)",
+        "normed": "centred / ops.sqrt((centred**2).mean(-1, keep_dims=True) + eps)",
+    } | changes
+    return f"""
+def safe_norm(x):
+    eps = {parts["eps"]}
+    centred = x - x.mean(-1, keep_dims=True)
+    return {parts["normed"]}
+
+
+def safe_loss(scores, labels):
+    top = {parts["shift"]}
+    chosen = (scores * ops.one_hot(labels, 10, 1.0, 0.0).astype(scores.dtype)).sum(-1)
+    return (ops.log(ops.exp(scores - top).sum(-1)) {parts["back"]} - chosen).mean()
+"""
+
+
+def keep(*names: str) -> str:
+    return f"def keep_in_float32(): return {set(names)!r}"
 
 
 # notebook: (exercise, answer, what its feedback says)
@@ -199,6 +231,33 @@ ANSWERS: dict[str, list[tuple[str, str, str]]] = {
         ("exercise-3", limit(1.7e-5), "Now justify it: over_noise is a number"),
         ("exercise-3", limit(1.7e-5, 10, 5.9), "for your limit, not 10"),
         ("exercise-3", limit(1.7e-5, 4.9, 5.9, "n"), "from n = 64 to 4096, times?"),
+    ],
+    "06_amp": [
+        ("exercise-1", SOLUTION, "right: finite in float16, values and gradients"),
+        ("exercise-1", rescue(eps="1e-4"), "right:"),
+        ("exercise-1", rescue(eps="1e-8"), "safe_norm gives NaN or infinity: what is 1e-8"),
+        ("exercise-1", rescue(eps="1e-1"), "safe_norm is off by"),
+        (
+            "exercise-1",
+            rescue(normed="centred / ((centred**2).mean(-1, keep_dims=True) ** 0.5 + eps)"),
+            "safe_norm is fine, but its gradient is not finite",
+        ),
+        (
+            "exercise-1",
+            rescue(normed="(centred.float() * 0).astype(ms.float32)"),
+            "safe_norm gives Float32, not a float16 tensor",
+        ),
+        ("exercise-1", rescue(shift="scores * 0", back=""), "safe_loss gives NaN or infinity"),
+        ("exercise-1", rescue(back=""), "safe_loss is off by"),
+        ("exercise-1", rescue(shift="scores.max(-1)", back="+ top"), "it does not run: "),
+        ("exercise-2", SOLUTION, "right: as few as possible"),
+        ("exercise-2", keep(), "not finite yet: 'square' casts to float16"),
+        ("exercise-2", keep("square"), "not finite yet: 'mean' casts to float16"),
+        ("exercise-2", keep("square", "mean"), "not finite yet: 'root' casts to float16"),
+        ("exercise-2", keep("square", "mean", "root", "fc2"), "'fc2' is not needed"),
+        ("exercise-2", keep("fc1", "square", "mean", "root", "fc2"), "'fc1' is not needed"),
+        ("exercise-2", keep("sqrt"), "no layer 'sqrt'; there are fc1, square, mean, root, fc2"),
+        ("exercise-2", "def keep_in_float32(): return 'square'", "answer with a set of names"),
     ],
 }
 
