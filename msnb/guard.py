@@ -177,6 +177,11 @@ class StepGuard:
             raise TypeError(f"log is an msnb.TrainLog, not {_shown(log)}")
         if checkpoint is not None and net is None:
             raise ValueError("a checkpoint holds the net's weights: give the net, not None")
+        if checkpoint is not None and every != 1:
+            raise ValueError(
+                f"with a checkpoint, every is 1, not {every!r}: a state that was not looked at "
+                "cannot be called good"
+            )
         if checkpoint is not None and not stop:
             raise ValueError(
                 "checkpoint is where the last good state goes when the guard stops: "
@@ -203,6 +208,8 @@ class StepGuard:
         self._norms: deque[float] = deque(maxlen=50)
         self._last: tuple[float, int] = (math.nan, 0)  # loss, and how often in a row
         self._last_squares: tuple[Any, int] = (None, 0)
+        self._misfit = False  # whether gradients have other shapes than their parameters
+        self._zero: list[bool] = []  # which gradients are zero in this step
         self._skipped = self._skips_in_row = self._idle = self._zero_rate = self._tiny = 0
         self._first_move, self._moved_once = True, False
         self._snapshot: dict[str, Any] | None = None
@@ -266,8 +273,7 @@ class StepGuard:
         if self._new and self._stop:
             check = min(self._new, key=lambda check: list(_KINDS).index(check.id))
             raise TrainingStopped(check, self._number, self._save())
-        if not self._new or self._every == 1:
-            self._remember()
+        self._remember()
 
     def verify(self, grad_fn: Callable[..., Any], *inputs: Any) -> Check:
         """Whether ``grad_fn`` returns the gradient of its loss, by finite differences.
@@ -403,7 +409,9 @@ class StepGuard:
         if look:
             self._judge_finite_weights(finite, skipped)
         if self._forward is not None and step == 1 and finite and math.isfinite(loss):
-            if isinstance(batch, (tuple, list)) and gradients is not None and self._before:
+            if self._misfit:
+                pass
+            elif isinstance(batch, (tuple, list)) and gradients is not None and self._before:
                 function, inputs = self._forward, batch
                 self._derivative(loss, gradients, lambda: function(*inputs), self._before)
             else:
@@ -411,7 +419,8 @@ class StepGuard:
                     "forward needs a batch: guard.step(loss, grads, batch=(x, y))"
                 )
         if moved is not None and not skipped and finite:
-            self._judge_movement(moved, still, called, gradients, squares)
+            fitting = None if self._misfit else gradients
+            self._judge_movement(moved, still, called, fitting, squares)
         self._judge_repetition(loss, squares, skipped)
 
     def _judge_holdings(self) -> None:
@@ -511,7 +520,7 @@ class StepGuard:
             return
         if skipped:
             return
-        zero = self._arrays.zero(gradients, squares)
+        zero = self._zero = self._arrays.zero(gradients, squares)
         self._had = [had or not z for had, z in zip(self._had, zero, strict=True)]
         self._tick("zero gradients")
         without = self._names(p for p, had in zip(self._order, self._had, strict=True) if not had)
@@ -575,7 +584,7 @@ class StepGuard:
     ) -> None:
         self._tick("movement")
         has = None if squares is None or gradients is None else self._by_parameter(gradients)
-        if has is not None and not any(_nonzero(g) for g in has.values()):
+        if has is not None and all(self._zero):
             return self._judge_foreign(moved, has)  # all zero: that is the fault, not this
         rates = self._rates()
         if still:
@@ -588,10 +597,9 @@ class StepGuard:
             self._judge_descent(has)
             stuck = [
                 p
-                for p in self._held
+                for p, zero in zip(self._held, self._zero)  # noqa: B905
                 if not moved[self._index[id(p)]]
-                and id(p) in has
-                and _nonzero(has[id(p)])
+                and not zero
                 and self._should_move(p, has[id(p)], rates[id(p)])
             ]
             if stuck:
@@ -907,10 +915,16 @@ class StepGuard:
             if id(p) in place
         }
 
+        # What forward changes by itself, as BatchNorm's statistics, and what was moved last.
+        stale = {i for i, parameter in enumerate(own) if not parameter.requires_grad}
+        away = list(range(len(own)))
+
         def losses(direction: Mapping[int, Array], length: float) -> tuple[float, float]:
             """Loss, and the sum of the other outputs, ``length`` along ``direction``."""
-            for i, point in enumerate(points):
-                value = point
+            write = sorted({*away, *direction, *stale})
+            away[:] = direction
+            for i in write:
+                point = value = points[i]
                 if i in direction:
                     moved = point.astype(np.float64) + length * direction[i].reshape(point.shape)
                     value = moved.astype(point.dtype)
@@ -953,11 +967,13 @@ class StepGuard:
     ) -> None:
         import numpy as np
 
-        def ratios(direction: Mapping[int, Array]) -> tuple[list[float], list[float]]:
+        def ratios(
+            direction: Mapping[int, Array], shares: Sequence[float] = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3)
+        ) -> tuple[list[float], list[float]]:
             """Measured over predicted change, of the loss, and of the loss plus the rest."""
             predicted = sum(float(part @ part) for part in direction.values())
             alone, with_rest = [], []
-            for share in (1e-1, 3e-2, 1e-2, 3e-3, 1e-3):
+            for share in shares:
                 length = share * abs(here) / predicted
                 up, down = losses(direction, length), losses(direction, -length)
                 change = 2 * length * predicted
@@ -991,7 +1007,7 @@ class StepGuard:
                 large = [i for i, slope in given.items() if float(slope @ slope) > 1e-3 * total][
                     :50
                 ]
-                wrong = [i for i in large if not right(ratios({i: given[i]})[0])]
+                wrong = [i for i in large if not right(ratios({i: given[i]}, (1e-2, 1e-3))[0])]
                 names = self._names(self._watched[i] for i in (wrong or large))
                 return self._fault(
                     "derivative",
@@ -1114,6 +1130,7 @@ class StepGuard:
             raise TypeError(
                 f"grads is a tuple of tensors, as value_and_grad returns it, not {_shown(grads)}"
             )
+        grads = [_dense(part) if _sparse(part) else part for part in grads]
         if any(isinstance(part, (tuple, list)) for part in grads):
             raise TypeError(
                 "grads is a tuple of tuples: with grad_position and weights, value_and_grad "
@@ -1124,23 +1141,23 @@ class StepGuard:
                 f"there are {len(grads)} gradients and {len(self._order)} parameters; give "
                 "value_and_grad the optimizer's: optimizer.parameters"
             )
-        parts: list[Any] = [part.values if _sparse(part) else part for part in grads]
-        for part, parameter in zip(parts, self._order, strict=True):
+        for part, parameter in zip(grads, self._order, strict=True):
             if not hasattr(part, "shape"):
                 raise TypeError(f"the gradient of {parameter.name} is a tensor, not {_shown(part)}")
-        if not any(_sparse(part) for part in grads):
-            for index, (part, p) in enumerate(zip(parts, self._order, strict=True)):
-                if tuple(part.shape) != tuple(p.shape):
-                    self._tick("order")
-                    self._fault(
-                        "order",
-                        f"step {self._number + 1}: gradient {index} has the shape "
-                        f"{tuple(part.shape)}, {p.name} has {tuple(p.shape)}",
-                        "the gradients are in another order than the optimizer's parameters",
-                        "ms.value_and_grad(forward_fn, None, optimizer.parameters, has_aux=True)",
-                    )
-                    break
-        return parts
+        self._misfit = False
+        for index, (part, p) in enumerate(zip(grads, self._order, strict=True)):
+            if tuple(part.shape) != tuple(p.shape):
+                self._misfit = True
+                self._tick("order")
+                self._fault(
+                    "order",
+                    f"step {self._number + 1}: gradient {index} has the shape "
+                    f"{tuple(part.shape)}, {p.name} has {tuple(p.shape)}",
+                    "the gradients are in another order than the optimizer's parameters",
+                    "ms.value_and_grad(forward_fn, None, optimizer.parameters, has_aux=True)",
+                )
+                break
+        return list(grads)
 
     def _tick(self, kind: str) -> None:
         self._judged[kind] = self._judged.get(kind, 0) + 1
@@ -1292,10 +1309,6 @@ def _flat(value: Any) -> Array:
     return flat
 
 
-def _nonzero(tensor: Any) -> bool:
-    return bool(_host(tensor).any())
-
-
 def _isfinite(squares: Array) -> bool:
     return math.isfinite(float(squares.sum()))
 
@@ -1320,7 +1333,22 @@ def _total(output: Any) -> float:
 
 
 def _sparse(gradient: Any) -> bool:
-    return hasattr(gradient, "indices") and hasattr(gradient, "dense_shape")
+    """Whether it is a sparse gradient, of rows: from a compiled step (indices, values, shape)."""
+    if not isinstance(gradient, (tuple, list)) or len(gradient) != 3:
+        return False
+    shape = gradient[2]
+    return isinstance(shape, tuple) and all(isinstance(number, int) for number in shape)
+
+
+def _dense(gradient: Any) -> Any:
+    import mindspore
+    import numpy as np
+
+    indices, values, shape = gradient
+    rows = _host(values)
+    whole = np.zeros(shape, rows.dtype)
+    np.add.at(whole, _host(indices), rows)
+    return mindspore.Tensor(whole)
 
 
 def _unique(parameters: Iterable[Any]) -> list[Any]:

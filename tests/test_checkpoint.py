@@ -72,7 +72,13 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * name.endswith(("SGD", "groups")))
+        for name in OPTIMIZERS
+    ],
+)
 def test_training_goes_on_bit_by_bit(name, tmp_path):
     net = Net()
     optimizer = OPTIMIZERS[name](net.trainable_params())
@@ -192,7 +198,9 @@ def test_random_states_come_back(tmp_path):
     assert random.getstate() == before
 
 
-@pytest.mark.parametrize("framework", ["numpy", "mindspore", "torch"])
+@pytest.mark.parametrize(
+    "framework", ["numpy", "mindspore", pytest.param("torch", marks=pytest.mark.slow)]
+)
 def test_the_data_goes_on_where_it_was(framework, tmp_path):
     def labels(batches):
         return [np.asarray(getattr(y, "asnumpy", lambda y=y: y)()).tolist() for _, y in batches]
@@ -387,6 +395,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["a.ckpt"]
 
 
+@pytest.mark.slow
 def test_killed_while_it_writes_the_old_file_is_whole(tmp_path):
     code = (
         "import os, signal, sys\n"
@@ -510,8 +519,10 @@ np.savez(f"{folder}/end.npz", *[p.asnumpy() for p in net.get_parameters()])
 
 def train(mode, folder, stop_at=0, how="-"):
     folder.mkdir(exist_ok=True)
+    script = folder / "train.py"  # ms.jit compiles what is in a file only
+    script.write_text(TRAIN, encoding="utf-8")
     return subprocess.run(
-        [sys.executable, "-c", TRAIN, mode, folder, str(stop_at), how],
+        [sys.executable, script, mode, folder, str(stop_at), how],
         timeout=280,
         capture_output=True,
         text=True,
@@ -531,8 +542,8 @@ def test_killed_and_interrupted_it_ends_in_the_same_weights(mode, tmp_path):
     assert done.returncode == 0, done.stderr
     assert train(mode, parts, 14, "kill").returncode == -signal.SIGKILL
     interrupted = train(mode, parts, 22, "interrupt")
-    assert "KeyboardInterrupt" in interrupted.stderr
-    assert interrupted.returncode != 0
+    # With a mindspore.dataset pipeline open, MindSpore turns Ctrl-C into SIGTERM.
+    assert interrupted.returncode == -signal.SIGTERM or "KeyboardInterrupt" in interrupted.stderr
     done = train(mode, parts)
     assert done.returncode == 0, done.stderr
     assert end(parts) == end(whole)
@@ -586,7 +597,7 @@ def test_bad_arguments_are_refused(tmp_path):
             with pytest.raises((TypeError, ValueError), match=message):
                 function(*arguments, **keywords)
     for keywords, message in (
-        ({"step": -1}, "step is 0 or more, not -1"),
+        ({"step": -1}, r"step is (a whole number, )?0 or more, not -1"),
         ({"step": 1.5}, "step is a whole number, not 1.5"),
         ({"extra": {"a": net}}, "extra holds what JSON cannot"),
         ({"scaler": 2}, "scaler is a mindspore.amp.DynamicLossScaler, not int 2"),

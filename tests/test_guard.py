@@ -557,7 +557,7 @@ for optimizer_name, make in {
     @healthy(optimizer_name)
     def plain(make=make):
         net = Net()
-        return train(net, make(net.trainable_params()), steps=8, verify=True)
+        return train(net, make(net.trainable_params()), steps=4, verify=True)
 
 
 @healthy("frozen layer, made before the optimizer")
@@ -776,7 +776,53 @@ def compiled():
     return guard
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@healthy("sparse gradients of an embedding, compiled")
+def sparse():
+    class Words(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.EmbeddingLookup(50, 6, sparse=True, target="CPU")
+            self.net = Net()
+
+        def construct(self, words):
+            return self.net(self.table(words))
+
+    net = Words().set_train()
+    optimizer = nn.Adam(net.trainable_params(), 0.01)
+
+    def forward(words, y):
+        return CE(net(words), y)
+
+    grad_fn = ms.value_and_grad(forward, None, optimizer.parameters)
+
+    @ms.jit
+    def step(words, y):
+        loss, grads = grad_fn(words, y)
+        optimizer(grads)
+        return loss, grads
+
+    guard = StepGuard(net, optimizer, forward=forward)
+    for i in range(3):
+        words = Tensor(np.arange(12) % 5 + i, ms.int32)
+        loss, grads = step(words, Y)
+        assert isinstance(grads[0], tuple)  # (indices, values, shape)
+        guard.step(loss, grads, batch=(words, Y))
+    return guard
+
+
+SLOW = {"SGD with Nesterov", "Momentum", "Adam, decay", "AdamWeightDecay", "RMSProp"} | {
+    "experimental SGD",
+    "rate too small for float32, Adam",
+    "decay of a parameter that is not used",
+    "groups in their own order, gradients in the optimizer's",
+    "mixed precision O2",
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in HEALTHY],
+)
 def test_a_healthy_loop_raises_no_alarm(name, capsys):
     guard = HEALTHY[name]()
     assert guard.report.ok, guard.report
@@ -888,7 +934,7 @@ def test_a_square_that_overflows_is_not_an_infinite_gradient():
 # Model.train
 
 
-@pytest.mark.parametrize("mode", ["pynative", "graph"])
+@pytest.mark.parametrize("mode", ["pynative", pytest.param("graph", marks=pytest.mark.slow)])
 def test_as_a_callback(mode, capsys):
     from mindspore import dataset
     from mindspore.train import LossMonitor, Model
@@ -941,6 +987,9 @@ def test_bad_arguments_are_refused():
     refused(r"forward is a function of a batch, not float 1.0", forward=1.0)
     refused(r"log is an msnb.TrainLog, not str 'x'", log="x")
     refused(r"give stop=True too", checkpoint="last.ckpt")
+    refused(r"with a checkpoint, every is 1, not 2", checkpoint="a.ckpt", stop=True, every=2)
+    refused(r"ends in \.ckpt", checkpoint="last", stop=True)
+    refused(r"give the net, not None", checkpoint="a.ckpt", stop=True, net=None)
 
 
 def test_bad_steps_are_refused():
@@ -968,6 +1017,8 @@ def test_gradients_of_other_shapes_are_named():
     net = Net()
     guard = StepGuard(net, nn.SGD(net.trainable_params(), 0.05))
     parameters = net.trainable_params()
+    guard.step(1.0, tuple(ops.ones_like(p) for p in (parameters[2], *parameters[1:])))
+    parameters[0].set_data(parameters[0] + 1)  # what moved cannot be held against a gradient
     guard.step(1.0, tuple(ops.ones_like(p) for p in (parameters[2], *parameters[1:])))
     check = guard.report["order"]
     assert check.status == "failed"
