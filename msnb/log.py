@@ -95,6 +95,7 @@ class TrainLog:
         self._odd: set[str] = set()  # what was not finite in the step before
         self._file = _open(self.path)
         self._torn = _ends_torn(self._file, self.path)
+        self._end = 0  # the size of the file after this run's last line
         self._mark = time.perf_counter()
 
     def step(
@@ -122,9 +123,10 @@ class TrainLog:
         ``batch``: arrays or tensors in a tuple, list or dict: their shapes and dtypes are written;
         samples/s counts the first one's leading dimension.
 
-        ``step`` counts on from 1 unless given. ``seconds`` is the time since the previous call (the
-        first time, since the log was opened), so a validation pass in between counts to the step
-        after it; give your own measurement where that is wrong. ``extra`` are further numbers.
+        ``step`` counts on from 1 unless given; it does not go back. ``seconds`` is the time since
+        the previous call (the first time, since the log was opened), so a validation pass in
+        between counts to the step after it; give your own measurement where that is wrong.
+        ``extra`` are further numbers.
 
         Raises ``TypeError`` or ``ValueError`` for what is not one number, ``OSError`` where the
         line cannot be written (those before it are safe), ``NonFiniteLoss`` where asked for, and
@@ -138,6 +140,11 @@ class TrainLog:
         if self._file.closed:
             raise ValueError(f"the training log {str(self.path)!r} is closed; open a new TrainLog")
         number = self._step + 1 if step is None else _whole("step", step)
+        if number < self._step:
+            raise ValueError(
+                f"step {number} after step {self._step}: the steps of a run do not go back; open a "
+                "new TrainLog for a new run (it may be in the same file)"
+            )
         if clash := _RESERVED & extra.keys():
             raise ValueError(
                 f"{min(clash)!r} is a field of every line already; give the number another name"
@@ -148,6 +155,8 @@ class TrainLog:
         shapes, dtypes = _describe(batch)
         samples = None if batch is None else _samples(shapes)
         took = now - self._mark if seconds is None else float(_number("seconds", seconds))
+        if took < 0:
+            raise ValueError(f"seconds is the time a step took, 0 or more, not {seconds!r}")
         record: dict[str, Any] = {
             "run": self.run,
             "step": number,
@@ -216,6 +225,15 @@ class TrainLog:
             self._torn = _ends_torn(self._file, self.path)
             self._lines = 0
             state = os.fstat(self._file.fileno())
+        elif stat.S_ISREG(state.st_mode) and state.st_size < self._end:
+            warnings.warn(
+                f"the training log {str(self.path)!r} was cut off at byte {state.st_size}: some or "
+                f"all of the {self._lines} lines of this run so far are gone",
+                stacklevel=4,
+            )
+            last = os.pread(self._file.fileno(), 1, max(state.st_size - 1, 0))
+            self._torn = last not in (b"", b"\n")
+            self._lines = 0
         data = b"\n" + line if self._torn else line
         torn, self._torn = self._torn, True
         done = 0
@@ -231,6 +249,7 @@ class TrainLog:
                 self._torn = torn
             raise
         self._torn = False
+        self._end = os.fstat(self._file.fileno()).st_size
 
     def _call_hook(self, record: dict[str, Any]) -> Exception | None:
         if self._on_step is not None:
@@ -301,6 +320,7 @@ class TrainLog:
             os.ftruncate(self._file.fileno(), int(position["bytes"]))
         self.run, self._step = str(position["run"]), int(position["step"])
         self._lines, self._torn, self._odd = int(position["lines"]), False, set()
+        self._end = int(position["bytes"])
         self._mark = time.perf_counter()
 
     @staticmethod
@@ -365,7 +385,15 @@ class TrainLog:
 def _as_path(path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, (str, os.PathLike)) or not str(path).strip():
         raise ValueError(f"a training log needs a path such as 'runs/train.jsonl', not {path!r}")
-    return Path(path).expanduser()
+    if "\0" in str(path):
+        raise ValueError(f"a training log's path holds no NUL character, as {str(path)!r} does")
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        user = str(path).split("/")[0]
+        raise ValueError(
+            f"there is no home folder for {user!r} in the path {str(path)!r}; write the path out"
+        ) from None
 
 
 def _open(path: Path) -> io.FileIO:
@@ -375,8 +403,11 @@ def _open(path: Path) -> io.FileIO:
             raise OSError(errno.EINVAL, "it is a pipe or a socket")
         file = open(path, "ab+", buffering=0)  # noqa: SIM115 (closed by close())
     except OSError as error:
-        file_as_folder = next((p for p in path.parents if p.exists() and not p.is_dir()), None)
-        if path.is_dir():
+        above = (p for p in path.parents if os.path.exists(p) and not os.path.isdir(p))
+        file_as_folder = next(above, None)  # os.path: Path's own raise for a name too long
+        if error.errno == errno.ENAMETOOLONG:
+            why = "a name in it is too long; give a shorter one"
+        elif path.is_dir():
             why = f"that is a folder; give a file in it, for example {str(path / 'train.jsonl')!r}"
         elif file_as_folder is not None:
             why = f"{str(file_as_folder)!r} is a file, not a folder; give another path"
@@ -443,8 +474,8 @@ def _number(name: str, value: Any) -> float:
 
 def _whole(name: str, value: Any) -> int:
     number = _number(name, value)
-    if not math.isfinite(number) or number != int(number) or abs(number) >= 2**63:
-        raise ValueError(f"{name} is a whole number, not {value!r}")
+    if not math.isfinite(number) or number != int(number) or not 0 <= number < 2**63:
+        raise ValueError(f"{name} is a whole number, 0 or more, not {value!r}")
     return int(number)
 
 

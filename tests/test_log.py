@@ -268,7 +268,7 @@ def test_a_function_as_rate_is_asked_for_the_steps_before_this_one(tmp_path):
         ({"loss": 1.0, "lr": []}, ValueError, "lr is an empty list"),
         ({"loss": 1.0, "lr": "auto"}, TypeError, "lr is one number, not str 'auto'"),
         ({"loss": 1.0, "epoch": "first"}, TypeError, "epoch is one number"),
-        ({"loss": 1.0, "step": 1.5}, ValueError, "step is a whole number, not 1.5"),
+        ({"loss": 1.0, "step": 1.5}, ValueError, "step is a whole number, 0 or more, not 1.5"),
         ({"loss": 1.0, "acc": [1, 2]}, TypeError, "acc is one number, not list"),
         ({"loss": 1.0, "run": 3}, ValueError, "'run' is a field of every line already"),
         ({"loss": 1.0, "nonfinite": 3}, ValueError, "'nonfinite' is a field"),
@@ -453,6 +453,46 @@ def test_a_log_deleted_while_training_is_started_again_aloud(tmp_path):
     log.step(loss=3.0)
     log.close()
     assert TrainLog.read(log.path)["step"].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("left", [0, 3])
+def test_a_log_cut_off_while_training_goes_on_aloud(tmp_path, left):
+    log = TrainLog(tmp_path / "t.jsonl")
+    log.step(loss=1.0)
+    log.step(loss=2.0)
+    os.truncate(log.path, left)
+    with pytest.warns(UserWarning, match=rf"cut off at byte {left}: some or all of the 2 lines"):
+        log.step(loss=3.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        log.step(loss=4.0)
+    log.close()
+    assert [json.loads(line)["step"] for line in log.path.read_text().splitlines()[-2:]] == [3, 4]
+
+
+def test_steps_and_seconds_that_go_back_are_refused(tmp_path):
+    with TrainLog(tmp_path / "t.jsonl") as log:
+        log.step(loss=1.0, step=5, seconds=0)
+        log.step(loss=1.0, step=5)
+        for step, text in ((4, "step 4 after step 5: the steps of a run do not go back"),
+                           (-1, "step is a whole number, 0 or more, not -1")):  # fmt: skip
+            with pytest.raises(ValueError, match=text):
+                log.step(loss=1.0, step=step)
+        with pytest.raises(ValueError, match="seconds is the time a step took, 0 or more, not -2"):
+            log.step(loss=1.0, seconds=-2)
+        log.step(loss=1.0)
+    assert TrainLog.read(log.path)["step"].tolist() == [5, 5, 6]
+
+
+def test_a_path_that_no_system_takes_is_named():
+    for path, error, text in [
+        ("~nobody-of-that-name/t.jsonl", ValueError, "no home folder for '~nobody-of-that-name'"),
+        ("runs/\0.jsonl", ValueError, "holds no NUL character"),
+        ("x" * 300, OSError, "cannot write the training log .* a name in it is too long"),
+        ("x" * 300 + "/t.jsonl", OSError, "a name in it is too long; give a shorter one"),
+    ]:
+        with pytest.raises(error, match=text):
+            TrainLog(path)
 
 
 # Where it cannot write
