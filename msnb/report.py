@@ -113,8 +113,11 @@ class ReportFailed(AssertionError):
 class Report:
     """Checks under a title; it shows itself in a notebook, in a terminal and as JSON.
 
-    ``items`` are Checks, or Reports whose Checks are taken over under ``title: id``. ``plot``,
-    where given, draws the finding (``report.plot()``) and returns a matplotlib figure.
+    ``items`` are Checks, or Reports whose Checks are taken over under ``title: id``. One that
+    proves nothing, being empty or all skipped, adds an ``error`` row under its title: a Report is
+    never ok with one in it that is not. What is skipped on purpose is a skipped Check.
+
+    ``plot``, where given, draws the finding (``report.plot()``) and returns a matplotlib figure.
 
     A Report is a finding, good or bad, until ``require()`` makes it a verdict.
 
@@ -156,8 +159,10 @@ class Report:
         self._checks = checks
 
     def _under_title(self) -> Iterator[Check]:
-        if not self._checks:  # it proves nothing, and must not vanish without a trace
-            yield Check(self.title, "error", "nothing was checked")
+        if self.worst == "skipped" and not any(self):
+            count = len(self._checks)
+            said = f"nothing was proved: all of {count} skipped" if count else "nothing was checked"
+            yield Check(self.title, "error", said)
         for check in self:
             yield Check(**{**check.__dict__, "id": f"{self.title}: {check.id}"})
 

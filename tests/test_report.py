@@ -103,6 +103,20 @@ def test_a_report_in_which_nothing_was_checked_does_not_vanish_in_another():
     assert not report.ok
 
 
+def test_a_report_in_which_all_was_skipped_does_not_vanish_either():
+    idle = Report("npu", [SKIP])
+    report = Report("all", [idle, OK])
+    assert [(check.id, check.status) for check in report] == [
+        ("npu", "error"),
+        ("npu: npu", "skipped"),
+        ("sum", "ok"),
+    ]
+    assert report["npu"].summary == "nothing was proved: all of 1 skipped"
+    assert (report.ok, Report("outer", [report]).ok) == (False, False)
+    assert Report("all", [SKIP, OK]).ok  # skipped on purpose, as a Check
+    assert Report("all", [Report("part", [SKIP, OK])]).ok
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
