@@ -234,7 +234,7 @@ class Order:
         shard_id: int = 0,
     ) -> None:
         self.count = count
-        self.shuffle = shuffle
+        self.shuffle = _yes_or_no("shuffle", shuffle)
         self.seed = _integer("seed", seed, 0)
         self.num_shards = _positive("num_shards", num_shards)
         self.shard_id = _integer("shard_id", shard_id, 0)
@@ -309,6 +309,7 @@ def _loader(
 ) -> Any:
     order = Order(len(labels), shuffle=shuffle, seed=seed, num_shards=num_shards, shard_id=shard_id)
     batch_size = _positive("batch_size", batch_size)
+    drop_last = _yes_or_no("drop_last", drop_last)
     if drop_last and batch_size > len(order):
         raise ValueError(
             f"batch_size is {batch_size}, but there are only {len(order)} images, so "
@@ -712,6 +713,12 @@ def _integer(name: str, value: object, least: int) -> int:
 
 def _positive(name: str, value: object) -> int:
     return _integer(name, value, 1)
+
+
+def _yes_or_no(name: str, value: object) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} is True or False, not {value!r}")
+    return bool(value)
 
 
 def _channels(channels: object) -> int:

@@ -224,7 +224,7 @@ class Worker:
     """
 
     def __init__(self, env: Mapping[str, str | None] | None = None) -> None:
-        self._env = dict(env or {})
+        self._env = _checked(env)
         self._helper: _Helper | None = None
         self._closed = False
         self._lock = threading.Lock()
@@ -322,6 +322,20 @@ class _Tail:
         return head + self._kept.decode("utf-8", "replace")
 
 
+def _checked(env: Mapping[str, str | None] | None) -> dict[str, str | None]:
+    overlay = {} if env is None else env
+    if not isinstance(overlay, Mapping):
+        raise TypeError(f"env maps names to texts, not {overlay!r}")
+    for name, value in overlay.items():
+        if not isinstance(name, str) or not isinstance(value, (str, type(None))):
+            raise TypeError(
+                f"env maps names to texts, or to None to remove one, not {name!r} to {value!r}"
+            )
+        if not name or "=" in name or "\0" in name + (value or ""):
+            raise ValueError(f"no environment holds {name!r} with the value {value!r}")
+    return dict(overlay)
+
+
 class _Helper:
     """A warden with its runner, seen from the caller."""
 
@@ -329,7 +343,7 @@ class _Helper:
         self.out, self.err = _Tail(), _Tail()
         self._healthy = True
         self._lock = threading.Lock()
-        overlay = env or {}
+        overlay = _checked(env)
         environ = {**os.environ, **{k: v for k, v in overlay.items() if v is not None}}
         for key in (key for key, value in overlay.items() if value is None):
             environ.pop(key, None)
@@ -724,6 +738,13 @@ def _runner(inbox: int, outbox: int) -> None:
             responses.flush()
 
 
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException as second:
+        return f"(its message cannot be had: __str__ raises {type(second).__name__})"
+
+
 def _answer(payload: bytes) -> dict[str, Any]:
     """Execute one request."""
     import cloudpickle
@@ -740,7 +761,7 @@ def _answer(payload: bytes) -> dict[str, Any]:
         trace = error.__traceback__
         record["error"] = (
             type(error).__qualname__,
-            str(error),
+            _said(error),
             "".join(traceback.format_exception(type(error), error, trace and trace.tb_next)),
         )
         record["healthy"] = _is_healthy()

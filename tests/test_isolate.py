@@ -12,6 +12,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -145,6 +146,40 @@ def test_source_of_a_notebook_cell_travels() -> None:
     assert run(lambda: inspect.getsource(cell)).result() == text  # type: ignore[arg-type]
     outcome = run(cell, 1)  # type: ignore[arg-type]
     assert "raise KeyError(x)" in str(outcome.error and outcome.error.traceback)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def speechless() -> None:
+    raise Mute
+
+
+def test_an_exception_whose_message_cannot_be_had_is_named_all_the_same() -> None:
+    outcome = run(speechless)
+    assert outcome.error is not None
+    assert (outcome.status, outcome.exitcode, outcome.error.type) == ("raised", None, "Mute")
+    assert outcome.error.message == "(its message cannot be had: __str__ raises RuntimeError)"
+    assert "raise Mute" in outcome.error.traceback
+
+
+@pytest.mark.parametrize(
+    ("env", "error", "text"),
+    [
+        ({"A": 1}, TypeError, "env maps names to texts, or to None to remove one, not 'A' to 1"),
+        ({1: "A"}, TypeError, "not 1 to 'A'"),
+        ("A=1", TypeError, "env maps names to texts, not 'A=1'"),
+        ({"A=B": "1"}, ValueError, "no environment holds 'A=B' with the value '1'"),
+        ({"A": "\0"}, ValueError, "no environment holds 'A' with the value"),
+    ],
+)
+def test_an_env_that_is_none_is_refused(env: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        run(abs, -1, env=env)
+    with pytest.raises(error, match=text):
+        Worker(env=env)
 
 
 def test_ends_of_the_process() -> None:
