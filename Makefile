@@ -20,7 +20,7 @@ help:
 
 setup:  ## make or update .venv; PYTHON=/path/to/python3.11 chooses the interpreter
 	@for python in "$(PYTHON)" python3.11 python3 python3.12 python3.10 python; do \
-	  if "$$python" -I -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null; then \
+	  if [ "$$("$$python" -I -c 'import sys; print(sys.version_info >= (3, 8))' 2>/dev/null)" = True ]; then \
 	    exec "$$python" -I tools/set_up.py --python "$(PYTHON)"; \
 	  fi; \
 	done; \

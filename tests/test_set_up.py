@@ -32,7 +32,7 @@ _spec.loader.exec_module(set_up)
 FAKE = r"""#!/bin/sh
 here=${0%/*}
 case "$*" in
-  *sys.exit*) exit 0 ;;
+  *"sys.version_info >="*) echo True ;;
   *find_spec*) [ -e "$here/dead" ] && exit 1
     echo "[[3, 11, 7], \"$FAKE\", []]"; exit ;;
   *"half installed"*) echo intact >>"$FAKE_LOG"
@@ -451,6 +451,11 @@ def test_a_slip_is_a_sentence_not_a_traceback(
     monkeypatch.setattr(set_up, "__file__", str(checkout / "tools" / "set_up.py"))
     assert set_up.main(["--python", "/no/python"]) == 2
     assert capsys.readouterr().err.startswith("set-up: PYTHON=/no/python does not start;")
+    (checkout / ".venv").write_text("")
+    assert set_up.main([]) == 2
+    said = "set-up: .venv is a file, and a folder goes there; type: rm .venv\n"
+    assert capsys.readouterr().err == said
+    (checkout / ".venv").unlink()
     (checkout / "pyproject.toml").unlink()
     assert set_up.main([]) == 2
     assert "pyproject.toml" in capsys.readouterr().err
@@ -560,6 +565,15 @@ def test_make_without_any_python(checkout: Path) -> None:
 def test_make_with_a_python_that_is_not_there(checkout: Path) -> None:
     made = make(checkout, "setup", "PYTHON=/no such/python")
     assert "set-up: PYTHON=/no such/python does not start" in made.stderr
+
+
+def test_make_with_a_command_that_is_no_python_and_says_nothing(checkout: Path) -> None:
+    silent = checkout / "true"
+    silent.write_text("#!/bin/sh\n")
+    silent.chmod(0o755)
+    made = make(checkout, "setup", f"PYTHON={silent}")
+    assert made.returncode == 2
+    assert f"set-up: PYTHON={silent} does not start" in made.stderr
 
 
 # --- for real, with a package that needs nothing ------------------------------------------------

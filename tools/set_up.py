@@ -223,6 +223,8 @@ class SetUp:
 
     def _run(self) -> None:
         started = time.monotonic()
+        if self.venv.exists() and not self.venv.is_dir():
+            raise SetUpError(".venv is a file, and a folder goes there; type: rm .venv")
         if self.stamp.exists():
             self.stamp.unlink()  # from here until the end, .venv is not finished
         self._make_environment()
