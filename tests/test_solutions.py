@@ -158,6 +158,8 @@ ANSWERS: dict[str, list[tuple[str, str, str]]] = {
         ("exercise", diagnosis(B="mindspore"), "B: 'mindspore' is not even red"),
         ("exercise", diagnosis(C="torch"), "three packages do not break at once"),
         ("exercise", diagnosis(C="shadow"), "no row 'shadow'; there are python, environment"),
+        ("exercise", "def diagnose(): pass", "return a dictionary of three answers, not None"),
+        ("exercise", "def diagnose(): return {'A': ['numpy']}", "A: there is no row ['numpy']"),
     ],
     "02_lenet_port": [
         ("exercise-1", SOLUTION, "right: structure, scores and running mean agree"),
