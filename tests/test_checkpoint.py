@@ -598,7 +598,7 @@ def test_bad_arguments_are_refused(tmp_path):
                 function(*arguments, **keywords)
     for keywords, message in (
         ({"step": -1}, r"step is (a whole number, )?0 or more, not -1"),
-        ({"step": 1.5}, "step is a whole number, not 1.5"),
+        ({"step": 1.5}, r"step is a whole number,.* not 1\.5"),
         ({"extra": {"a": net}}, "extra holds what JSON cannot"),
         ({"scaler": 2}, "scaler is a mindspore.amp.DynamicLossScaler, not int 2"),
         ({"batch": 9, "loader": digits(size=8, batch_size=400)}, "a pass over loader has 4 batche"),
