@@ -520,26 +520,19 @@ def test_nets_of_different_depth():
 # How small an error is found
 
 
-def _smallest(name: str) -> tuple[str, float]:
-    """The smallest relative error in one weight that a row other than weights finds."""
-    parameter, index = _typical(name)
-    for exponent in range(-12, 0):
-        error = 10.0 ** (exponent / 2)
-        twin = make(name)
-        match = next(m for m in _pairs(twin) if m.torch_name == parameter)
-        value = match.convert(match.back(match.target.asnumpy()).copy())
-        flat = match.back(value).copy()
-        flat[index] *= 1 + error
-        value = match.convert(flat)
-        match.target.set_data(ms.Tensor(value))
-        arguments = _arguments(twin.batch, twin.torch, with_label=True)
-        migration = _Migration(
-            twin.torch, twin.mindspore, arguments, twin.loss, None, 1, (), None, heal=False
-        )
-        rows = [c for c in migration.run() if c.status == "failed" and c.id != "weights"]
-        if rows:
-            return rows[0].id, error
-    return "nothing", 1.0
+def _seen(name: str, parameter: str, index: Any, error: float) -> str:
+    """The first row other than weights that sees a relative error in one weight."""
+    twin = make(name)
+    match = next(m for m in _pairs(twin) if m.torch_name == parameter)
+    value = match.back(match.target.asnumpy()).copy()
+    value[index] *= 1 + error
+    match.target.set_data(ms.Tensor(match.convert(value)))
+    arguments = _arguments(twin.batch, twin.torch, with_label=True)
+    migration = _Migration(
+        twin.torch, twin.mindspore, arguments, twin.loss, None, 1, (), None, heal=False
+    )
+    rows = [c.id for c in migration.run() if c.status == "failed" and c.id != "weights"]
+    return rows[0] if rows else ""
 
 
 def _typical(name):
@@ -561,14 +554,19 @@ def _pairs(twin):
 
 
 @pytest.mark.slow
-def test_how_small_an_error_in_one_weight_is_found(capsys):
-    table = {name: _smallest(name) for name in TWINS}
+@pytest.mark.parametrize("name", TWINS)
+def test_how_small_an_error_in_one_weight_is_found(name, capsys):
+    parameter, index = _typical(name)
+    low, high, row = -13, 0, ""  # half decades: not seen at low, seen at high
+    while high - low > 1:
+        middle = (low + high) // 2
+        seen = _seen(name, parameter, index, 10.0 ** (middle / 2))
+        low, high, row = (low, middle, seen) if seen else (middle, high, row)
     with capsys.disabled():
-        print("\nsmallest relative error found in one weight of median influence, by a row")
-        print("other than the row weights, which compares bit by bit and finds one ulp:")
-        for name, (row, error) in table.items():
-            print(f"  {name:<12} {error:8.1e}  {row}")
-    assert all(error <= 1e-2 for _, error in table.values()), table
+        print(f"\n  {name:<12} smallest relative error found in {parameter}: ", end="")
+        print(f"{10.0 ** (high / 2):.1e}, by {row} (one ulp by weights)")
+    # tanh, 1e-4 off near 5 in MindSpore on CPU, is allowed for in a GRU and hides as much
+    assert high <= (-4 if name == "gru" else -5), (name, high, row)
 
 
 def test_one_ulp_in_one_weight_is_found_by_the_row_weights():
