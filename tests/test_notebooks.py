@@ -551,6 +551,20 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
         ),
         ("cumsum(terms, axis=1, dtype=np.float32)", "cumsum(terms[:, 1:], axis=1)", "noise <"),
     ],
+    "05_graph_mode_switch": [
+        (
+            "optimizer = nn.Momentum(net.trainable_params(), 0.1, 0.9)",
+            "optimizer = nn.Momentum(net.trainable_params(), 0.1001, 0.9)",
+            "PyNative drifted by",
+        ),
+        (
+            'compiled = ms.jit(step, capture_mode=capture_mode) if where == "step" else step',
+            "compiled = step",
+            'seen["jit: step"]',
+        ),
+        ("    z = y[:1]", "    z = y[:1].copy()", "view: ['DIFFERS'"),
+        ("ms.runtime.launch_blocking()", "pass", 'waited.result()[0] == "mint.stack"'),
+    ],
     "06_amp": [
         ("if ok or not skip:", "if True:", "skipped < len(history) / 2"),
         (

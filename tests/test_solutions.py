@@ -17,18 +17,24 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 # Runs the cells named, then each answer with the cell that checks it; prints the feedback as JSON.
 SESSION = """
-import contextlib, io, json, sys
+import contextlib, io, json, linecache, sys, types
 cells, answers = json.load(sys.stdin)
-names = {"__name__": "__main__"}
+# ms.jit looks for names in the module, and for source text in linecache: as in a kernel
+ours, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
+names = vars(sys.modules["__main__"])
+def execute(source):
+    name = f"<cell {len(linecache.cache)}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    exec(compile(source, name, "exec"), names)
 for source in cells:
     with contextlib.redirect_stdout(io.StringIO()):
-        exec(source, names)
+        execute(source)
 feedback = []
 for answer, check in answers:
     heard = io.StringIO()
     with contextlib.redirect_stdout(heard):
-        exec(answer, names)
-        exec(check, names)
+        execute(answer)
+        execute(check)
     feedback.append(heard.getvalue().strip())
 print("FEEDBACK" + json.dumps(feedback))
 """
@@ -53,6 +59,10 @@ NEEDED = {
         *("parameters", "setup", "imports", "convolve", "rule", "torch-same"),
         *("exercise-1-given", "exercise-1-check", "exercise-1-same", "exercise-2-given"),
         *("exercise-2-check", "sums", "sums-run", "exercise-3-check"),
+    ],
+    "05_graph_mode_switch": [
+        *("parameters", "setup", "imports", "idiom-tool", "ways", "judge", "exercise-1-given"),
+        *("exercise-1-check", "exercise-2-given", "exercise-2-check"),
     ],
     "06_amp": [
         *("parameters", "setup", "imports", "judges", "exercise-1-given", "exercise-1-check"),
@@ -113,6 +123,44 @@ def sides(top: object, bottom: object, left: object, right: object) -> str:
 def limit(limit: object, over: object = ..., under: object = ..., grows: object = ...) -> str:
     answer = {"limit": limit, "over_noise": over, "under_fault": under, "grows": grows}
     return f"def choose_limit(): return {answer!r}".replace("Ellipsis", "...")
+
+
+def compiling(**changes: str) -> str:
+    """The solution of exercise 1 in 05 with some of its parts changed."""
+    parts = {
+        "known": 'ops.clamp(x, 0, LIMITS["high"]) if "high" in LIMITS else x',
+        "scaled": "x / total",
+        "otherwise": "x",
+        "powers": "values[-1] + values[-2]",
+        "clip": "clip",
+    } | changes
+    return f"""
+def clip(x):
+    return {parts["known"]}
+
+
+def norm(x):
+    total = x.sum()
+    scaled = {parts["otherwise"]}
+    if total > 3:
+        scaled = {parts["scaled"]}
+    return scaled
+
+
+def two_powers(x):
+    values = [x, x * x, x * x * x]
+    return {parts["powers"]}
+
+
+def rewritten():
+    return {{"clip_or_keep": {parts["clip"]}, "normalise": norm, "powers": two_powers}}
+"""
+
+
+def silent(name: str, *lines: str) -> str:
+    body = "".join(f"    {line}\n" for line in lines)
+    cure = f"def cure(x):\n{body}\n" if lines else "cure = ...\n"
+    return f"{cure}\n\ndef find_silent(): return {{'name': {name!r}, 'cure': cure}}\n"
 
 
 def diagnosis(**answers: str) -> str:
@@ -233,6 +281,46 @@ ANSWERS: dict[str, list[tuple[str, str, str]]] = {
         ("exercise-3", limit(1.7e-5), "Now justify it: over_noise is a number"),
         ("exercise-3", limit(1.7e-5, 10, 5.9), "for your limit, not 10"),
         ("exercise-3", limit(1.7e-5, 4.9, 5.9, "n"), "from n = 64 to 4096, times?"),
+    ],
+    "05_graph_mode_switch": [
+        ("exercise-1", SOLUTION, "right: all three compile"),
+        ("exercise-1", compiling(), "right: all three compile"),
+        ("exercise-1", compiling(clip="..."), "clip_or_keep is still missing"),
+        ("exercise-1", compiling(clip="clip(vector())"), "give the function itself, not Tensor("),
+        ("exercise-1", compiling(clip="clip_or_keep"), "not compile: Unsupported statement 'Try'"),
+        ("exercise-1", compiling(known="ops.clamp(x, 0, 9.0)"), "but for [-0.25, -0.5, -0.75]"),
+        (
+            "exercise-1",
+            compiling(scaled="(x / total).astype(ms.float16)"),
+            "normalise does not compile: Cannot join the return values of different branches",
+        ),
+        (
+            "exercise-1",
+            compiling(scaled="(x / total).astype(ms.float16)", otherwise="x.astype(ms.float16)"),
+            "normalise returns float16, not float32",
+        ),
+        ("exercise-1", compiling(otherwise="x / total"), "normalise compiles, but for [-0.25"),
+        ("exercise-1", compiling(powers="values.pop() + values[1]"), "powers does not compile:"),
+        ("exercise-1", compiling(powers="values[-1]"), "powers compiles, but for [1.0, 2.0, 3.0]"),
+        ("exercise-2", SOLUTION, "right: found and cured"),
+        (
+            "exercise-2",
+            silent("three", "y = x * 2", "y[:1] = -1", "return y"),
+            "right: found and cured",
+        ),
+        ("exercise-2", silent("three"), "three it is. Now cure it"),
+        ("exercise-2", silent("two"), "two gives the same in PyNative and compiled"),
+        ("exercise-2", silent("six"), "name one of one, two, three, four, five, not 'six'"),
+        (
+            "exercise-2",
+            silent("three", "y = x * 2", "z = y", "z[0] = -1", "return y"),
+            "compiled your cure gives [2.0, 4.0, 6.0]",
+        ),
+        (
+            "exercise-2",
+            silent("three", "y = x * 2", "y[0].add_(-3)", "return y"),
+            "compiled your cure gives",
+        ),
     ],
     "06_amp": [
         ("exercise-1", SOLUTION, "right: finite in float16, values and gradients"),
