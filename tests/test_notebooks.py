@@ -553,8 +553,8 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
     ],
     "05_graph_mode_switch": [
         (
-            "optimizer = nn.Momentum(net.trainable_params(), 0.1, 0.9)",
-            "optimizer = nn.Momentum(net.trainable_params(), 0.1001, 0.9)",
+            "optimizer = nn.Momentum(net.trainable_params(), 0.05, 0.9)",
+            "optimizer = nn.Momentum(net.trainable_params(), 0.0501, 0.9)",
             "PyNative drifted by",
         ),
         (
@@ -574,6 +574,28 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
         ),
         ("return scaler.scale(loss), loss", "return loss, loss", "2 <= skipped"),
         ("return convert(net, level)", 'return convert(net, "O0")', "rewritten_network"),
+    ],
+    "04_value_and_grad_training": [
+        (
+            "return forward_fn, ms.value_and_grad(forward_fn, None, weights, has_aux=True)",
+            "return forward_fn, ms.value_and_grad(forward_fn, None, weights)",
+            "off < 1e-6",
+        ),
+        (
+            "nn.Momentum(ms_net.trainable_params(), 0.05, 0.9)",
+            "nn.Momentum(ms_net.trainable_params(), 0.0501, 0.9)",
+            "(apart <= band).all()",
+        ),
+        (
+            'state = {} if weights_only else {"optimizer": optimizer}',
+            "state = {}",
+            "exact == (not weights_only)",
+        ),
+        (
+            "net.set_train(False)  # what a fresh net is, and what an evaluation leaves behind",
+            "net.set_train()",
+            "assert same",
+        ),
     ],
 }
 

@@ -70,6 +70,11 @@ NEEDED = {
         *("exercise-2-chain", "exercise-2-forward", "exercise-2-symptom", "exercise-2-check"),
         "exercise-2-judge",
     ],
+    "04_value_and_grad_training": [
+        *("parameters", "setup", "imports", "torch-net", "ms-net", "batches", "make-grad"),
+        *("flat", "exercise-1-given", "exercise-1-check", "exercise-1-update", "exercise-1-run"),
+        *("exercise-1-verdict", "exercise-2-check"),
+    ],
 }
 
 SOLUTION = "the solution"
@@ -194,6 +199,37 @@ def keep(*names: str) -> str:
 
 
 # notebook: (exercise, answer, what its feedback says)
+def port(**changes: str) -> str:
+    """The solution of exercise 1 in 04 with some of its parts changed."""
+    parts = {
+        "optimizer": "nn.SGD([{'params': net.trainable_params()}], 0.1, 0.9, 0.0, 0.1)",
+        "each": "grad_fn(x, y)[1]",
+        "mean": "sum(grads[1:], grads[0]) / 4",
+        "clip": "ops.clip_by_global_norm(tuple(mean), 2.5)",
+        "step": "optimizer(clipped)",
+    } | changes
+    return f"""
+def make_update(net):
+    optimizer = {parts["optimizer"]}
+    _, with_aux = make_grad(net, optimizer.parameters)
+
+    def grad_fn(x, y):
+        return with_aux(x, y)
+
+    def update(parts):
+        every = [{parts["each"]} for x, y in parts]
+        mean = [{parts["mean"]} for grads in zip(*every)]
+        clipped = {parts["clip"]}
+        {parts["step"]}
+
+    return update
+"""
+
+
+def lines(*numbers: object) -> str:
+    return f"def find_faults(): return {list(numbers)!r}"
+
+
 ANSWERS: dict[str, list[tuple[str, str, str]]] = {
     "01_env_check": [
         ("exercise", SOLUTION, "A: right\nB: right\nC: right"),
@@ -348,6 +384,54 @@ ANSWERS: dict[str, list[tuple[str, str, str]]] = {
         ("exercise-2", keep("fc1", "square", "mean", "root", "fc2"), "'fc1' is not needed"),
         ("exercise-2", keep("sqrt"), "no layer 'sqrt'; there are fc1, square, mean, root, fc2"),
         ("exercise-2", "def keep_in_float32(): return 'square'", "answer with a set of names"),
+    ],
+    "04_value_and_grad_training": [
+        ("exercise-1", SOLUTION, "right: after three updates the weights agree"),
+        (
+            "exercise-1",
+            port(
+                optimizer="experimental.SGD(net.trainable_params(), lr=0.1, momentum=0.9, "
+                "weight_decay=0.1)"
+            ),
+            "right:",
+        ),
+        ("exercise-1", port(mean="sum(grads[1:], grads[0])"), "the sum over the parts, not"),
+        ("exercise-1", port(mean="grads[-1]"), "only the last part counts"),
+        ("exercise-1", port(clip="tuple(mean)"), "nothing is clipped"),
+        (
+            "exercise-1",
+            port(clip="tuple(ops.clip_by_norm(g, 2.5) for g in mean)"),
+            "clipped by its own norm",
+        ),
+        (
+            "exercise-1",
+            port(each="ops.clip_by_global_norm(grad_fn(x, y)[1], 2.5)", clip="tuple(mean)"),
+            "one by one, before they are averaged",
+        ),
+        (
+            "exercise-1",
+            port(optimizer="nn.Momentum(net.trainable_params(), 0.1, 0.9, weight_decay=0.1)"),
+            "norm.gamma and norm.beta are not decayed",
+        ),
+        (
+            "exercise-1",
+            port(optimizer="nn.Momentum(net.trainable_params(), 0.1, 0.9)"),
+            "nothing is decayed",
+        ),
+        (
+            "exercise-1",
+            port(optimizer="nn.AdamWeightDecay(net.trainable_params(), 0.1)"),
+            "Compare rate, momentum, clip and decay",
+        ),
+        ("exercise-1", port(clip="mean"), "it does not run:"),
+        ("exercise-1", port(step="pass"), "no weight has moved: call optimizer(grads)"),
+        ("exercise-1", "def make_update(net): return 5", "a function of the parts, not 5"),
+        ("exercise-2", SOLUTION, "right: the clipped gradients are thrown away"),
+        ("exercise-2", lines(8, 5), "right:"),
+        ("exercise-2", lines(3, 8), "not line 3: gradients in the optimizer's order"),
+        ("exercise-2", lines(5, 6), "not line 6: it gets a tuple in its own order"),
+        ("exercise-2", lines(5), "two different numbers from 1 to 8, not [5]"),
+        ("exercise-2", lines("5", 8), "two different numbers from 1 to 8"),
     ],
 }
 
