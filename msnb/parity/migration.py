@@ -274,6 +274,7 @@ class _Migration:
         self.seen: dict[str, _Array] = {}  # values that the last row looks through
         self.theirs: dict[str, _Array] = {}
         self.wrong_gradients = False
+        self.nudged: dict[int, list[Any]] = {}
         self.drifted = False
 
     def add(self, id_: str, status: Any, summary: str, **more: Any) -> None:
@@ -288,7 +289,7 @@ class _Migration:
             tidy(),
             steps.restored(*self.kept()),
         ):
-            self.flags = [(module, module.training) for module in self.torch_net.modules()]
+            steps.settle()
             self.weights()
             self.training()
             base = self.forward("eval")
@@ -410,8 +411,20 @@ class _Migration:
         if mode == "eval" or not self.torch_net.training:
             net.train(mode == "train")
         if seed is not None:
-            steps.nudge(net, seed)
+            self.nudge(net, seed)
         return net.double() if double else net
+
+    def nudge(self, net: Any, seed: int) -> None:
+        """Weights one ulp off, made once for each seed."""
+        import torch
+
+        if seed not in self.nudged:
+            steps.nudge(net, seed)
+            self.nudged[seed] = [parameter.detach().clone() for parameter in net.parameters()]
+            return
+        with torch.no_grad():
+            for parameter, value in zip(net.parameters(), self.nudged[seed], strict=True):
+                parameter.copy_(value)
 
     @contextmanager
     def ms_mode(self, mode: str) -> Iterator[None]:
@@ -909,7 +922,7 @@ class _Migration:
         inputs, label = self.torch_inputs, self.torch_label
         with ExitStack() as stack:
             if seed is not None:
-                steps.nudge(net, seed)
+                self.nudge(net, seed)
                 inputs = self.moved_inputs(seed)
                 stack.enter_context(_shaking(net, self.shake, seed))
             if double:

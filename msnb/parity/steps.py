@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,18 @@ def restored(*things: Any) -> Iterator[None]:
             if bool(cell.training) != flag:
                 cell.add_flags(training=flag)
                 cell.phase = phase
+
+
+def settle() -> None:
+    """Drop what earlier calls left in MindSpore's PyNative executor.
+
+    After some thirty nets trained in one process ``tensor[0]`` began to raise "Only support
+    integers ... but got 0", on any tensor, until the executor's state was cleared (MindSpore 2.10,
+    CPU; it clears it itself when a compilation fails).
+    """
+    executor = import_module("mindspore.common.api")._pynative_executor
+    executor.sync()
+    executor.clear_res()
 
 
 def write(parameter: Any, value: _Array) -> None:
