@@ -155,6 +155,7 @@ def setup(
     early = "mindspore" not in sys.modules
     if early:
         _quiet()
+        _check_log_settings()
     _tidy()
     ms = _mindspore()
     _mute_stderr(ms)
@@ -259,14 +260,6 @@ def _mindspore() -> Any:
         raise ImportError(
             f"MindSpore cannot be imported by {Path(sys.executable).name} of this environment "
             f"({error}); type: msnb doctor"
-        ) from None
-    except (OSError, ValueError) as error:
-        settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("GLOG_")]
-        if not settings:
-            raise
-        raise ValueError(
-            f"MindSpore cannot be imported with {', '.join(settings)} ({error}); correct or unset "
-            "what is wrong there, then restart the kernel"
         ) from None
     return mindspore
 
@@ -404,6 +397,27 @@ def _quiet() -> None:
     os.environ.setdefault("GLOG_stderrthreshold", "4")
     if not os.environ.get("GLOG_log_dir"):
         os.environ["GLOG_log_dir"] = _scratch()
+
+
+def _check_log_settings() -> None:
+    """Refuse what MindSpore ends the whole process for when it is imported (or raises)."""
+    wrong = [
+        f"{name}={os.environ[name]} is no level (0, 1, 2, 3 or 4)"
+        for name in ("GLOG_v", "GLOG_stderrthreshold")
+        if os.environ.get(name, "2") not in {"0", "1", "2", "3", "4"}
+    ]
+    folder = os.environ.get("GLOG_log_dir", "")
+    if os.environ.get("GLOG_logtostderr") == "0":
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            reason = error.strerror if folder else "with GLOG_logtostderr=0 it names a folder"
+            wrong.append(f"GLOG_log_dir={folder}: {reason}")
+    if wrong:
+        raise ValueError(
+            f"MindSpore cannot be imported with {'; '.join(wrong)}: correct or unset what is wrong "
+            "there, then restart the kernel"
+        )
 
 
 def _tidy() -> None:
