@@ -392,6 +392,21 @@ def test_commands_and_links_exist(name: str) -> None:
             assert (ROOT / link).exists(), link
 
 
+@pytest.mark.slow
+def test_the_code_of_the_readme_runs_and_finds_both_slips(tmp_path: Path) -> None:
+    found = re.search(r"^```python\n(.*?)^```$", read("README.md"), re.MULTILINE | re.DOTALL)
+    assert found
+    file = tmp_path / "own.py"
+    file.write_text(found.group(1), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, file], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "n = 32 values over n, in PyTorch" in done.stdout
+    assert re.search(r"FAILED +settings: 1 .*eps: .*\n +type +epsilon=1e-05\n", done.stdout)
+    assert done.stdout.count("FAILED   settings") == 1
+
+
 def notebook_rows(text: str) -> dict[str, int]:
     rows = re.findall(r"^\| \[(\w+)\]\(notebooks/\1\.ipynb\) \| (\d+) \|", text, re.MULTILINE)
     return {name: int(minutes) for name, minutes in rows}
