@@ -132,6 +132,9 @@ def make_app() -> "typer.Typer":
         Without names it lists the topics.
         """
         if not names and not everything:
+            if json or markdown:
+                print("nothing to run: name topics, or --all", file=sys.stderr)
+                raise typer.Exit(2)
             raise typer.Exit(_topics())
         shape = "json" if json else "markdown" if markdown else "text"
         raise typer.Exit(_differences([] if everything else names or [], shape, jobs, timeout))

@@ -132,6 +132,13 @@ def test_topics_are_listed_with_counts():
     assert sum(counts.values()) >= 80
 
 
+@pytest.mark.parametrize("shape", ["--markdown", "--json"])
+def test_a_page_of_no_topic_is_refused(shape):
+    done = CliRunner().invoke(cli.make_app(), ["differences", shape])
+    assert done.exit_code == 2
+    assert "nothing to run: name topics, or --all" in done.output
+
+
 def _ids() -> list[str]:
     """The ids in the topic modules, read as text."""
     return [
