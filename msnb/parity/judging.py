@@ -112,6 +112,8 @@ def distances(ours: Any, torch: Any, truth: Any) -> tuple[float, float] | None:
             got = to_numpy(side)[0].astype(np.float64)
             if got.shape != true.shape or not np.isfinite(got[finite]).all():
                 return None
+            if np.isfinite(got[~finite]).any():
+                return None  # a number where NaN or Inf is due: no distance says that
             if size > 0:
                 off = np.abs(got[finite] - true[finite])
                 worst[i] = max(worst[i], float(off.max(initial=0.0)) / size)
