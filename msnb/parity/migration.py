@@ -1308,7 +1308,8 @@ class _Migration:
                     "failed",
                     f"{output}",
                     found=str(output),
-                    remedy="what construct may hold in graph mode: msnb.explain(error)",
+                    remedy="what compiled code may hold: msnb differences graph (construct's "
+                    "first argument is called self)",
                 )
                 return
             ours = [np.array(to_numpy(leaf)[0]) for leaf in layers._tensors(output)]
@@ -1340,7 +1341,7 @@ class _Migration:
                 "failed",
                 f"{ours}",
                 found=str(ours),
-                remedy="what a compiled step may hold: msnb.explain(error)",
+                remedy="what compiled code may hold: msnb differences graph",
             )
             return
         back = {there: here for here, there in self.matched.items()}
