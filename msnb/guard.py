@@ -469,7 +469,7 @@ class StepGuard:
             self._notes["training"] = "no Dropout and no BatchNorm to look at"
             return
         self._tick("training")
-        off = [type(cell).__name__ for cell in self._modal if not cell.training]
+        off = list(dict.fromkeys(type(cell).__name__ for cell in self._modal if not cell.training))
         if self._net.training:
             if off:
                 self._notes["training"] = f"in evaluation mode by themselves: {', '.join(off)}"
@@ -477,7 +477,7 @@ class StepGuard:
             self._fault(
                 "training",
                 f"step {self._number}: the net is in evaluation mode: "
-                f"{', '.join(dict.fromkeys(off))} do not train",
+                f"{', '.join(off)} {'does' if len(off) == 1 else 'do'} not train",
                 "a MindSpore net starts in evaluation mode"
                 if self._number == 1
                 else "an evaluation switched it off, and nothing switched it on again",
