@@ -3,13 +3,16 @@
 # No `from __future__ import annotations`: typer reads the annotations, and typer itself is imported
 # in a function, so that `msnb doctor` works in an environment in which typer is broken.
 
+import contextlib
 import io
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import typer
 
 
@@ -187,6 +190,21 @@ def _doctor(arguments: list[str]) -> int:
     return doctor_main(arguments)
 
 
+@contextlib.contextmanager
+def _deaf() -> "Iterator[dict[int, Any]]":
+    import signal
+
+    before: dict[int, Any] = {}
+    with contextlib.suppress(ValueError):  # not the main thread
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            before[signum] = signal.signal(signum, lambda signum, frame: None)
+    try:
+        yield before
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
+
+
 def _run(
     notebooks: list[str],
     device_target: str | None,
@@ -214,18 +232,24 @@ def _run(
     progress = Progress([job.name for job in planned.jobs])
     for note in planned.notes:
         print(note, file=sys.stderr)
-    try:
-        results, signum = run_notebooks(
-            planned, folder, jobs=jobs, limits=limits, progress=progress
-        )
-    except OSError as error:
-        where = error.filename or folder
-        print(f"stopped, the results cannot be written: {error.strerror}: {where}", file=sys.stderr)
-        return 1
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
-    print(results.to_report().text(width=width, colour=colour))
-    print(f"executed notebooks and results.json: {folder}")
+    with _deaf() as before:  # run_notebooks hears signals; once it has, a second comes too late
+        try:
+            results, signum = run_notebooks(
+                planned, folder, jobs=jobs, limits=limits, progress=progress
+            )
+        except OSError as error:
+            where = error.filename or folder
+            print(
+                f"stopped, the results cannot be written: {error.strerror}: {where}",
+                file=sys.stderr,
+            )
+            return 1
+        if signum:
+            before.clear()
+        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
+        print(results.to_report().text(width=width, colour=colour))
+        print(f"executed notebooks and results.json: {folder}")
     if signum:
         return 128 + signum
     return 0 if results.ok else 1

@@ -100,7 +100,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     # What the notebooks read lies beside them; they themselves come one by one, without outputs.
     shutil.copytree(NOTEBOOK_FOLDER, root, ignore=shutil.ignore_patterns("*.ipynb", ".*"))
     (news / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
-    env = {name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")}
+    ours = ("JUPYTER", "GLOG_")  # the reader has neither
+    env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     env.update(
         JUPYTER_CONFIG_DIR=str(home / "config"),
         JUPYTER_DATA_DIR=str(home / "data"),

@@ -9,12 +9,9 @@ import signal
 import subprocess
 import sys
 
+import mindspore as ms
 import numpy as np
 import pytest
-
-os.environ.setdefault("GLOG_v", "4")  # MindSpore logs the damaged files below as errors
-
-import mindspore as ms
 from mindspore import Tensor, amp, nn, ops
 from mindspore.experimental import optim
 

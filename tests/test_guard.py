@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 
+import mindspore as ms
 import numpy as np
 import pytest
-
-os.environ.setdefault("GLOG_v", "3")
-
-import mindspore as ms
 from mindspore import Parameter, Tensor, amp, nn, ops
 from mindspore.experimental import optim
 

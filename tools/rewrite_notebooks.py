@@ -104,8 +104,10 @@ def run(notebook: Any, folder: Path, *, timeout: float = 300.0) -> Any:
         coalesce_streams=True,
         resources={"metadata": {"path": str(folder)}},
     )
+    # a reader's kernel has no log settings; msnb.setup() makes them
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GLOG_")}
     try:
-        client.execute()
+        client.execute(env=env)
     except (CellExecutionError, DeadKernelError, TimeoutError) as error:
         raise Refused(f"it did not run: {error}") from error
     if left := sorted(files(folder) - before):

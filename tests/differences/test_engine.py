@@ -166,6 +166,7 @@ def test_the_page_has_every_statement():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_every_statement_holds_and_the_page_is_what_a_run_gives():
     report = recorded_differences.run()
     assert {check.id: check.summary for check in report if not check} == {}
