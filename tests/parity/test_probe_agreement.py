@@ -12,10 +12,17 @@ from agreeing import AGREE, FAST, KNOWN
 from mindspore import ops
 
 from msnb.parity import probe
+from msnb.parity.calls import tidy
 from msnb.parity.limits import limit
 
 NAMES = [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in AGREE]
 SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in AGREE]
+
+
+@pytest.fixture(autouse=True)
+def _tidy() -> None:
+    """After dozens of nets in one process MindSpore 2.10 refuses indices; this cures it."""
+    tidy()
 
 
 def bad_rows(report: Any) -> set[str]:
