@@ -12,7 +12,6 @@ from agreeing import AGREE, FAST, KNOWN
 from mindspore import ops
 
 from msnb.parity import probe
-from msnb.parity.calls import tidy
 from msnb.parity.limits import limit
 
 NAMES = [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in AGREE]
@@ -20,9 +19,11 @@ SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in AGREE]
 
 
 @pytest.fixture(autouse=True)
-def _tidy() -> None:
+def _cleared() -> None:
     """After dozens of nets in one process MindSpore 2.10 refuses indices; this cures it."""
-    tidy()
+    from mindspore.graph.api import _pynative_executor
+
+    _pynative_executor.clear_res()
 
 
 def bad_rows(report: Any) -> set[str]:
