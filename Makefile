@@ -37,7 +37,7 @@ test: lint  ## lint, types, fast tests, then every notebook against its outputs
 	  --nbval-cell-timeout=120 $(NOTEBOOKS)
 
 test-slow: setup  ## the tests that take long: real browser, real set-up, many processes
-	$(PY) -m pytest -n 2 --dist worksteal -m slow
+	$(PY) -m pytest -n 2 --dist loadfile -m slow
 
 lint: setup  ## ruff and mypy
 	$(PY) -m ruff check .
