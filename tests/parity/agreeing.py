@@ -1,7 +1,8 @@
 """Operators on which both frameworks agree on CPU, and what is known of them at the edges.
 
 ``KNOWN`` lists the rows of a probe that do fail with these inputs, each because MindSpore 2.10 on
-CPU was measured to be off or to refuse there; all other rows must be ok.
+CPU was measured to be off or to refuse there; all other rows must be ok. log2 and log10 are not
+here: now and then the same call gives another last bit, which a probe rightly tells.
 """
 
 from __future__ import annotations
@@ -234,8 +235,6 @@ AGREE: dict[str, Op] = {
     "reciprocal": Op(torch.reciprocal, ops.reciprocal, positive(3, 4)),
     "log": Op(torch.log, ops.log, positive(3, 4)),
     "log1p": Op(torch.log1p, ops.log1p, positive(3, 4)),
-    "log2": Op(torch.log2, ops.log2, positive(3, 4)),
-    "log10": Op(torch.log10, ops.log10, positive(3, 4)),
     "sqrt": Op(torch.sqrt, ops.sqrt, positive(3, 4)),
     "rsqrt": Op(torch.rsqrt, ops.rsqrt, positive(3, 4)),
     "asin": Op(torch.asin, ops.asin, within(-0.9, 0.9, 3, 4)),

@@ -18,14 +18,6 @@ NAMES = [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in A
 SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in AGREE]
 
 
-@pytest.fixture(autouse=True)
-def _cleared() -> None:
-    """After dozens of nets in one process MindSpore 2.10 refuses indices; this cures it."""
-    from mindspore.graph.api import _pynative_executor
-
-    _pynative_executor.clear_res()
-
-
 def bad_rows(report: Any) -> set[str]:
     return {check.id for check in report if check.status in ("failed", "error")}
 
