@@ -23,6 +23,7 @@ from msnb.parity.calls import (
     places,
     run_mode,
     tidy,
+    write,
 )
 from msnb.parity.layers import Noise, Pair, Record
 from msnb.parity.pairing import Pairing, pair
@@ -335,7 +336,7 @@ class _Migration:
                 if gap >= worst:
                     worst, where = gap, match.torch_name
                 if self.heal and hasattr(match.target, "set_data"):
-                    steps.write(match.target, value.astype(mine.dtype))
+                    write(match.target, value.astype(mine.dtype))
         self.owners = {
             here.rpartition(".")[0]: there.rpartition(".")[0]
             for here, there in self.matched.items()

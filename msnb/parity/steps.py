@@ -18,7 +18,7 @@ import numpy as np
 
 from msnb.parity import limits
 from msnb.parity.arrays import compare, to_numpy
-from msnb.parity.calls import Raised, attempt, cells, plain, run_mode
+from msnb.parity.calls import Raised, attempt, cells, plain, run_mode, write
 from msnb.parity.layers import FAR, agree, swing
 from msnb.parity.settings import Mismatch
 from msnb.report import Check, Report
@@ -73,14 +73,6 @@ def settle() -> None:
     executor = import_module("mindspore.common.api")._pynative_executor
     executor.sync()
     executor.clear_res()
-
-
-def write(parameter: Any, value: _Array) -> None:
-    """Set a Parameter's value where it lies; nothing is done where it is the same, bit by bit."""
-    import mindspore as ms
-
-    if to_numpy(parameter)[0].tobytes() != value.tobytes():
-        ms.ops.assign(parameter, ms.Tensor(value, parameter.dtype))
 
 
 # PyTorch
