@@ -3,6 +3,8 @@
 PYTHON ?=
 ARGS ?=
 LAB_ARGS ?=
+RUNS ?= 500
+SEED ?=
 # PYTHONPATH stays: CANN's set_env.sh sets it, and MindSpore on Ascend needs what it names.
 unexport PYTHONHOME
 export PYTHONNOUSERSITE = 1
@@ -13,7 +15,7 @@ IS_ROOT = $(filter 0,$(shell id -u))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup run test test-slow lint lab notebooks bench clean
+.PHONY: help setup run test test-slow fuzz lint lab notebooks bench clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' Makefile | expand -t 18
@@ -38,6 +40,12 @@ test: lint  ## lint, types, fast tests, then every notebook against its outputs
 
 test-slow: setup  ## the tests that take long: real browser, real set-up, many processes
 	$(PY) -m pytest -n 2 --dist loadfile -m slow
+
+fuzz: setup  ## 500 random damages to each kind of file; RUNS=100 SEED=7 repeats those of a seed
+	@seed="$(SEED)"; seed="$${seed:-$$(date +%s)}"; \
+	echo "make fuzz RUNS=$(RUNS) SEED=$$seed repeats this"; \
+	MSNB_FUZZ_RUNS="$(RUNS)" MSNB_FUZZ_SEED="$$seed" $(PY) -m pytest -n 2 --timeout=1800 \
+	  -k random_damage
 
 lint: setup  ## ruff and mypy
 	$(PY) -m ruff check .
