@@ -224,7 +224,7 @@ class Worker:
     """
 
     def __init__(self, env: Mapping[str, str | None] | None = None) -> None:
-        self._env = _checked(env)
+        self._env = checked_environment(env)
         self._helper: _Helper | None = None
         self._closed = False
         self._lock = threading.Lock()
@@ -322,7 +322,7 @@ class _Tail:
         return head + self._kept.decode("utf-8", "replace")
 
 
-def _checked(env: Mapping[str, str | None] | None) -> dict[str, str | None]:
+def checked_environment(env: Mapping[str, str | None] | None) -> dict[str, str | None]:
     overlay = {} if env is None else env
     if not isinstance(overlay, Mapping):
         raise TypeError(f"env maps names to texts, not {overlay!r}")
@@ -343,7 +343,7 @@ class _Helper:
         self.out, self.err = _Tail(), _Tail()
         self._healthy = True
         self._lock = threading.Lock()
-        overlay = _checked(env)
+        overlay = checked_environment(env)
         environ = {**os.environ, **{k: v for k, v in overlay.items() if v is not None}}
         for key in (key for key, value in overlay.items() if value is None):
             environ.pop(key, None)
@@ -691,7 +691,7 @@ def _warden(inbox: int, outbox: int) -> None:
                     break
                 if pid == runner:
                     code = os.waitstatus_to_exitcode(status)
-    _end_children()
+    end_children()
     if code is None or code >= 0:
         os._exit(1 if code is None else code)
     import resource
@@ -703,7 +703,7 @@ def _warden(inbox: int, outbox: int) -> None:
     os.kill(me, -code)
 
 
-def _end_children() -> None:
+def end_children() -> None:
     """Kill until none is left: children of the killed arrive here in their turn."""
     import psutil
 

@@ -1,0 +1,1 @@
+"""Data parallel training: launch it, watch it, check it across its ranks."""

@@ -1,0 +1,318 @@
+"""What happened in a job, judged: the first rank that failed, in its own words."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import socket
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msnb.distributed import causes
+from msnb.report import Check
+
+_LINES = 12  # lines of a traceback or a log that a Check shows
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def machine_notes(local: int, target: str) -> list[Check]:
+    """Whether this machine can take ``local`` ranks."""
+    if target == "CPU":
+        cores = len(os.sched_getaffinity(0))
+        if local > cores:
+            said = (
+                f"{local} ranks share {cores} {'core' if cores == 1 else 'cores'}: right, but "
+                "slow; timings say nothing"
+            )
+            return [Check("cores", "skipped", said, metrics={"ranks": local, "cores": cores})]
+        return []
+    if target != "Ascend":
+        return []
+    devices = _ascend_devices()
+    if local <= len(devices):
+        return []
+    have = f"{len(devices)} Ascend {'device' if len(devices) == 1 else 'devices'}"
+    said = f"{local} ranks on a machine with {have}; nothing was started"
+    wanted = len(devices)
+    fix = f"world_size={wanted}" if wanted else "msnb doctor --device-target Ascend"
+    return [Check("devices", "failed", said, expected="a device for each rank", remedy=fix)]
+
+
+def _ascend_devices() -> list[str]:
+    visible = os.environ.get("ASCEND_RT_VISIBLE_DEVICES")
+    if visible is not None:
+        return [text for text in visible.split(",") if text.strip()]
+    return [p.name for p in Path("/dev").glob("davinci[0-9]*")]
+
+
+def taken_port(port: int) -> Check | None:
+    """A failed Check where somebody listens on ``port`` already, with who it is."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("", port))
+        except OSError as error:
+            said = f"port {port} is taken ({error.strerror}){_owner(port)}; nothing was started"
+            fix = "leave master_port out, or name a free one"
+            return Check("job", "failed", said, remedy=fix)
+    return None
+
+
+def _owner(port: int) -> str:
+    import psutil
+
+    try:
+        for connection in psutil.net_connections("tcp"):
+            if connection.laddr and connection.laddr.port == port and connection.pid:
+                return f" by process {connection.pid}, {psutil.Process(connection.pid).name()}"
+    except psutil.Error:
+        pass
+    return ""
+
+
+def judge(
+    end: Mapping[str, Any], request: Mapping[str, Any], errors: Mapping[int, str], folder: Path
+) -> list[Check]:
+    """The job's Check, then one for each rank, then one for the group."""
+    ranks = {int(rank): record for rank, record in end["ranks"].items()}
+    script = request["script"]
+    rows = {
+        rank: _rank(rank, record, end, request, errors.get(rank, ""), script)
+        for rank, record in ranks.items()
+    }
+    checks = [_job(end, request, ranks, rows, folder), *rows.values()]
+    if ranks and end["why"] == "done":
+        checks.append(_group(ranks, request))
+    return checks
+
+
+def _job(
+    end: Mapping[str, Any],
+    request: Mapping[str, Any],
+    ranks: Mapping[int, Mapping[str, Any]],
+    rows: Mapping[int, Check],
+    folder: Path,
+) -> Check:
+    why, seconds = end["why"], end["seconds"]
+    metrics = {"seconds": round(seconds, 3), "ranks": len(request["ranks"])}
+    look = f"read {folder}"
+    if why == "done":
+        count = len(ranks)
+        said = f"{count} {'rank' if count == 1 else 'ranks'} ended well after {seconds:.1f} s"
+        return Check("job", "ok", said, metrics=metrics)
+    if why == "failed":
+        first = end["first"]
+        others = len(ranks) - 1
+        said = f"rank {first} failed first: {rows[first].summary}"
+        if others:
+            said += f"; the {'other' if others == 1 else 'others'} ended with it"
+        return Check("job", "failed", said, remedy=rows[first].remedy or look, metrics=metrics)
+    if why == "timeout":
+        running = [rank for rank, record in ranks.items() if record["stopped"]]
+        said = (
+            f"still running after its limit of {request['timeout']:g} s, and ended: "
+            f"{_names(running)}"
+        )
+        fix = "see where each rank stood; raise timeout if it was only slow"
+        return Check("job", "failed", said, remedy=fix, metrics=metrics)
+    if why == "start":
+        missing = end["missing"]
+        said = (
+            f"{_names(missing)} did not come to init() within {request['start_timeout']:g} s of "
+            "the first that did; the others waited"
+        )
+        fix = (
+            "call init() on every rank, before anything slow; raise start_timeout if a rank has "
+            "to load for longer"
+        )
+        return Check("job", "failed", said, remedy=fix, metrics=metrics)
+    if why == "early":
+        early, waiting = end["early"], end["waiting"]
+        said = (
+            f"{_names(early)} ended with exit code 0 while rank {waiting} waited in a collective: "
+            "the ranks did not make the same number of calls"
+        )
+        fix = "give every rank the same number of steps: equal shards, drop_remainder=True"
+        return Check("job", "failed", said, remedy=fix, metrics=metrics)
+    if why == "stopped":
+        return Check("job", "error", f"stopped after {seconds:.1f} s", metrics=metrics)
+    if why == "scheduler":
+        return _scheduler(request, folder, metrics)
+    if why == "system":
+        said = f"the ranks could not be started: {end['error']}"
+        return Check("job", "failed", said, remedy=f"free the disk of {folder}", metrics=metrics)
+    said = f"the process that watched the ranks ended by itself (exit code {end.get('exit')})"
+    return Check("job", "error", said, found=_last(end.get("said", "")), metrics=metrics)
+
+
+def _scheduler(request: Mapping[str, Any], folder: Path, metrics: dict[str, float]) -> Check:
+    try:
+        text = (folder / "scheduler.err").read_text("utf-8", "replace")
+    except OSError:
+        text = ""
+    port = request["port"]
+    if "Failed to call bind" in text:
+        said = f"the scheduler could not open port {port}: somebody else took it first"
+        return Check("job", "failed", said, remedy="name a free master_port", metrics=metrics)
+    known = causes.explain(text)
+    said = f"the scheduler failed: {known.cause}" if known else "the scheduler failed"
+    fix = known.remedy if known else f"read {folder / 'scheduler.err'}"
+    return Check("job", "failed", said, found=_last(text), remedy=fix, metrics=metrics)
+
+
+def _rank(
+    rank: int,
+    record: Mapping[str, Any],
+    end: Mapping[str, Any],
+    request: Mapping[str, Any],
+    errors: str,
+    script: str,
+) -> Check:
+    id = f"rank {rank}"
+    raised, code, seconds = record["raised"], record["exit"], record["seconds"]
+    metrics = {} if seconds is None else {"seconds": round(seconds, 3)}
+    if raised is not None:
+        said = f"raised {_error(raised)}"
+        if record["failed_at"] is not None:
+            said += f" after {record['failed_at']:.1f} s"
+        cause, remedy = _explained(raised, errors)
+        if cause:
+            said += f": {cause}"
+        found = traceback_text(raised, script)
+        return Check(id, "failed", said, found=found, remedy=remedy, metrics=metrics)
+    if record["stopped"]:
+        where = stack_text(record["stack"], script)
+        if end["why"] in ("timeout", "early", "start"):
+            waited = end["why"] != "timeout" and rank not in end.get("missing", [])
+            said = "waited for the others" if waited else "still running"
+            return Check(id, "error" if waited else "failed", said, found=where)
+        return Check(id, "skipped", "ended by the launcher while it was still running")
+    if code == 0:
+        said = f"exit code 0 after {seconds:.1f} s"
+        return Check(id, "ok", said, metrics={**metrics, "exit": 0})
+    if code is None:
+        return Check(id, "skipped", "not started")
+    after = "" if seconds is None else f" after {seconds:.1f} s"
+    said = f"killed by {signal_name(-code)}{after}" if code < 0 else f"exit code {code}{after}"
+    known = causes.explain(errors)
+    if known:
+        said += f": {known.cause}"
+    remedy = known.remedy if known else ""
+    metrics["exit"] = code
+    return Check(id, "failed", said, found=_last(errors), remedy=remedy, metrics=metrics)
+
+
+def _explained(raised: Mapping[str, Any], errors: str) -> tuple[str, str]:
+    if raised["errno"] in _FULL:
+        return "the disk or the limit of a file is full", "free the disk, or name another log_dir"
+    known = causes.explain(raised["message"]) or causes.explain(errors)
+    return (known.cause, known.remedy) if known else ("", "")
+
+
+def _group(ranks: Mapping[int, Mapping[str, Any]], request: Mapping[str, Any]) -> Check:
+    """Whether the ranks trained together at all."""
+    joined = [rank for rank, record in ranks.items() if record["joined"]]
+    total = len(ranks)
+    if len(joined) == total:
+        said = f"{total} of {total} joined the group"
+        return Check("group", "ok", said, metrics={"joined": total})
+    left = _names([rank for rank in ranks if rank not in joined])
+    if request["ranks"] and next(iter(request["ranks"].values()))["MSNB_DEVICE_TARGET"] != "CPU":
+        said = f"{left} made no connection to the scheduler: a group without it cannot be seen"
+        return Check("group", "skipped", said)
+    said = f"{left} never joined the group: {total} separate runs that exit with 0 are no training"
+    said = said if total > 1 else "the rank never joined a group: init() was not called"
+    return Check(
+        "group",
+        "failed",
+        said,
+        expected=f"{total} joined",
+        remedy="call mindspore.communication.init() before the net and the data",
+        metrics={"joined": len(joined)},
+    )
+
+
+# Text
+
+
+def _names(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks))
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {shown}"
+
+
+def _error(raised: Mapping[str, Any]) -> str:
+    """Type and message in one line."""
+    lines = [line.strip() for line in raised["message"].splitlines() if line.strip("- \t")]
+    first = lines[0] if lines else ""
+    if len(first) > 300:
+        first = first[:300] + " ..."
+    if raised["type"] == "SystemExit":
+        return f"SystemExit: {first}"
+    return f"{raised['type']}: {first}" if first else raised["type"]
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL`` for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _is_library(file: str) -> bool:
+    places = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    return file.startswith("<frozen") or any(
+        file.startswith(os.path.join(place, "")) for place in places if place
+    )
+
+
+def traceback_text(raised: Mapping[str, Any], script: str) -> str:
+    """The user's frames, the last call last, then the error."""
+    frames = [frame for frame in raised["frames"] if not _is_library(frame["file"] or "")]
+    lines = []
+    for frame in frames[-_LINES // 2 :]:
+        lines.append(f"{_short(frame['file'], script)}:{frame['line']} in {frame['name']}")
+        if frame["text"]:
+            lines.append(f"    {frame['text'].strip()}")
+    inner = raised["frames"][-1:] if raised["frames"] else []
+    if inner and _is_library(inner[0]["file"] or ""):
+        last = inner[0]
+        lines.append(f"{_short(last['file'], script)}:{last['line']} in {last['name']}")
+    return "\n".join([*lines, _error(raised)])
+
+
+_FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)')
+
+
+def stack_text(stack: str, script: str) -> str:
+    """Where the main thread stood: its innermost frame, then the user's, from faulthandler."""
+    main = stack.rpartition("most recent call first):\n")[2]
+    frames = [match.groupdict() for match in _FRAME.finditer(main)]
+    frames = [f for f in frames if not f["file"].endswith("bootstrap.py")]
+    if not frames:
+        return "its Python stack could not be had"
+    shown = [f for f in frames if not _is_library(f["file"])]
+    if frames[0] not in shown:
+        shown.insert(0, frames[0])
+    lines = [f"{_short(f['file'], script)}:{f['line']} in {f['name']}" for f in shown[:6]]
+    return "it stood at " + "\n  called from ".join(lines)
+
+
+def _short(file: str | None, script: str) -> str:
+    if not file:
+        return "?"
+    for place in (os.path.dirname(script), *map(sysconfig.get_path, ("purelib", "stdlib"))):
+        if file.startswith(os.path.join(place, "")):
+            return os.path.relpath(file, place)
+    return file
+
+
+def _last(text: str) -> str:
+    """The last lines that are not MindSpore's log."""
+    noise = re.compile(r"^\[(WARNING|INFO|DEBUG)\]")
+    lines = [line for line in text.splitlines() if line.strip() and not noise.match(line)]
+    return "\n".join(lines[-_LINES:])
