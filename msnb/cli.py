@@ -67,19 +67,16 @@ def make_app() -> "typer.Typer":
     ) -> None:
         pass
 
-    @app.command()
+    # its options are those of `python -m msnb.environment`, which must work without typer
+    @app.command(
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True},
+    )
     def doctor(
-        device_target: Annotated[
-            str, typer.Option(help="The device to be fit for: CPU, Ascend, GPU or auto.")
-        ] = "CPU",
-        json: Annotated[bool, typer.Option("--json", help="Print the Report as JSON.")] = False,
-        fix: Annotated[
-            bool, typer.Option("--fix", help="Register the kernel msnb and link .venv first.")
-        ] = False,
+        options: Annotated[list[str] | None, typer.Argument(metavar="[OPTIONS]")] = None,
     ) -> None:
         """Is this environment fit? 0: yes; 1: no; 2: could not look."""
-        words = ["--device-target", device_target]
-        raise typer.Exit(_doctor(words + ["--json"] * json + ["--fix"] * fix))
+        raise typer.Exit(_doctor(options or []))
 
     @app.command()
     def run(

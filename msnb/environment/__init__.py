@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from msnb.report import Report
 
-__all__ = ["doctor", "examine"]
+__all__ = ["check_rank_table", "doctor", "examine"]
 
 
 def doctor(
@@ -65,6 +65,29 @@ def examine(facts: dict[str, Any], *, paths: str = "full") -> Report:
     if paths == "short":
         checks = shorten.checks(checks, facts)
     return Report(f"environment for {facts['target']}", checks)
+
+
+def check_rank_table(
+    file: str | os.PathLike[str],
+    *,
+    root: str | os.PathLike[str] = "/",
+    environment: dict[str, str] | None = None,
+) -> Report:
+    """Judge a rank table, the JSON file that RANK_TABLE_FILE names for HCCL.
+
+    Its form (version 1.0, 1.2 or the older ``group_list``), counts, ranks, devices and addresses
+    are judged by themselves; then against ``/etc/hccn.conf`` below ``root``, and against the
+    variables RANK_TABLE_FILE, RANK_SIZE, RANK_ID, DEVICE_ID and ASCEND_RT_VISIBLE_DEVICES of this
+    process, or of ``environment``. A file that cannot be read is a failed row, not an exception.
+
+    >>> check_rank_table("gone.json")["file"].summary
+    'gone.json is not there'
+    """
+    with _StandardLibraryFirst():
+        from msnb.environment import ranktable
+        from msnb.report import Report
+    facts = ranktable.gather(file, root=root, environment=environment)
+    return Report(f"rank table {os.path.basename(facts['file'])}", ranktable.judge(facts))
 
 
 class _StandardLibraryFirst:

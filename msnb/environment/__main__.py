@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msnb.environment import _StandardLibraryFirst, doctor
+from msnb.environment import _StandardLibraryFirst, check_rank_table, doctor
 
 with _StandardLibraryFirst():
     import argparse
@@ -12,6 +12,8 @@ with _StandardLibraryFirst():
     import shutil
     import sys
     from collections.abc import Sequence
+
+    from msnb.report import Report
 
 FIT, UNFIT, COULD_NOT_LOOK = 0, 1, 2
 
@@ -33,11 +35,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--root", default="/", metavar="DIR", help="look for CANN, driver, firmware below DIR"
     )
+    parser.add_argument(
+        "--rank-table", metavar="FILE", help="judge this rank table for HCCL, and nothing else"
+    )
     options = parser.parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path that the encoding lacks
     try:
+        if options.rank_table is not None:
+            report = check_rank_table(options.rank_table, root=options.root)
+            return _show(report, options.json)
         if options.fix:
             from msnb.environment import fix
 
@@ -46,22 +54,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report = doctor(
             options.device_target, paths="full" if options.json else "short", root=options.root
         )
-        if options.json:
+        return _show(report, options.json)
+    except FileNotFoundError as error:
+        gone = "the working folder is gone: change into another one"
+        print(f"msnb doctor: {error if _has_folder() else gone}", file=sys.stderr)
+        return COULD_NOT_LOOK
+    except (OSError, ValueError) as error:
+        print(f"msnb doctor: {error}", file=sys.stderr)
+        return COULD_NOT_LOOK
+
+
+def _show(report: Report, as_json: bool) -> int:
+    try:
+        if as_json:
             print(json.dumps(report.to_json(), indent=1, ensure_ascii=False), flush=True)
         else:
             live = sys.stdout.isatty()
             width = shutil.get_terminal_size((100, 24)).columns if live else 100
             colour = live and not os.environ.get("NO_COLOR")
             print(report.text(width=width, colour=colour), flush=True)
-    except FileNotFoundError as error:
-        gone = "the working folder is gone: change into another one"
-        print(f"msnb doctor: {error if _has_folder() else gone}", file=sys.stderr)
-        return COULD_NOT_LOOK
     except BrokenPipeError:  # `msnb doctor | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError) as error:
-        print(f"msnb doctor: {error}", file=sys.stderr)
-        return COULD_NOT_LOOK
     return exit_code(report.worst, report.ok)
 
 

@@ -107,11 +107,13 @@ def gather(
     root: str | os.PathLike[str] = "/",
     cwd: str | os.PathLike[str] | None = None,
     seconds: float = SECONDS,
+    probe: bool = True,
 ) -> Facts:
     """What is there for ``device_target``, as plain JSON values.
 
     ``root`` is put before every path of the Ascend side; ``cwd`` is the working folder whose files
-    may shadow modules. Each fresh process gets ``seconds``.
+    may shadow modules. Each fresh process gets ``seconds``; without ``probe`` there is none, and
+    ``probes`` is empty.
 
     >>> gather("CPU")["python"]["version"][0]
     3
@@ -119,7 +121,7 @@ def gather(
     folder = Path.cwd() if cwd is None else Path(cwd).absolute()
     repo = repository(folder)
     installed = {name: distribution(name) for name in DISTRIBUTIONS}
-    probes = _probe_all(device_target, folder, seconds)
+    probes = _probe_all(device_target, folder, seconds) if probe else {}
     return {
         "schema": SCHEMA,
         "target": device_target,
@@ -459,7 +461,7 @@ def _ascend(root: Path, installed: Facts) -> Facts:
     toolkits = ([home] if home else []) + [f"{b}/{c}" for b in bases for c in _CANN]
     cann = [f"{toolkit}/compiler/version.info" for toolkit in toolkits]
     looked = ([] if home else ["$ASCEND_HOME_PATH (not set)"]) + toolkits
-    scripts = [f"{b}/{s}" for b in bases for s in _SET_ENV if _below(root, f"{b}/{s}").is_file()]
+    scripts = [f"{b}/{s}" for b in bases for s in _SET_ENV if below(root, f"{b}/{s}").is_file()]
     return {
         "home_path": home,
         "set_env": scripts,
@@ -473,14 +475,14 @@ def _ascend(root: Path, installed: Facts) -> Facts:
     }
 
 
-def _below(root: Path, path: str) -> Path:
+def below(root: Path, path: str) -> Path:
     return root / path.lstrip("/")
 
 
 def _first_version(root: Path, paths: list[str]) -> Facts:
     for path in paths:
         try:
-            text = _below(root, path).read_text(encoding="utf-8", errors="replace")
+            text = below(root, path).read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
         found = re.search(r"^\s*Version\s*=\s*\[?([^\]\s]+)", text, re.MULTILINE | re.IGNORECASE)
