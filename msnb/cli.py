@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     import typer
 
+    from msnb.regression.results import Results
+    from msnb.report import Report
+
 
 def main() -> None:
     """The entry point; exits with the verb's exit code."""
@@ -94,12 +97,24 @@ def make_app() -> "typer.Typer":
         out: Annotated[
             Path | None, typer.Option(help="A new folder for the results (default: runs/<time>).")
         ] = None,
+        resume: Annotated[
+            bool,
+            typer.Option(
+                "--resume",
+                help="Go on with the run in --out, or the last of the same notebooks: run only "
+                "what has no valid result.",
+            ),
+        ] = False,
         jobs: Annotated[
             int | None, typer.Option(min=1, help="Notebooks at a time (default on CPU: cores).")
         ] = None,
         timeout: Annotated[float, typer.Option(help="Seconds a notebook may take.")] = 900,
         cell_timeout: Annotated[float, typer.Option(help="Seconds one cell may take.")] = 300,
         start_timeout: Annotated[float, typer.Option(help="Seconds a kernel may take.")] = 60,
+        memory: Annotated[
+            float | None,
+            typer.Option(help="GB a notebook may take (default: 90 % of all, together)."),
+        ] = None,
     ) -> None:
         """Run notebooks, judge them. 0: all ok; 1: not all; 2: nothing ran."""
         raise typer.Exit(
@@ -108,10 +123,25 @@ def make_app() -> "typer.Typer":
                 device_target,
                 parameter or [],
                 out,
+                resume,
                 jobs,
-                (start_timeout, cell_timeout, timeout),
+                (start_timeout, cell_timeout, timeout, memory),
             )
         )
+
+    @app.command()
+    def report(
+        run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+        later: Annotated[
+            Path | None, typer.Argument(help="Another run: say what moved from the first to it.")
+        ] = None,
+        json: Annotated[bool, typer.Option("--json", help="Print the Report as JSON.")] = False,
+    ) -> None:
+        """Write a run's report again, or say what moved between two. 1: not ok, or worse; 2: none.
+
+        With one run it writes report.html and junit.xml into its folder.
+        """
+        raise typer.Exit(_report(run, later, json))
 
     @app.command()
     def differences(
@@ -207,49 +237,88 @@ def _run(
     device_target: str | None,
     parameters: list[str],
     out: Path | None,
+    resume: bool,
     jobs: int | None,
-    seconds: tuple[float, float, float],
+    limits: tuple[float, float, float, float | None],
 ) -> int:
-    import shutil
-
+    from msnb.regression import shares
     from msnb.regression.catalog import Refused
-    from msnb.regression.progress import Progress
     from msnb.regression.run import Limits, open_folder, plan, run_notebooks
 
     try:
-        limits = Limits(*seconds)
+        limited = Limits(*limits)
         planned = plan(notebooks, device_target=device_target, parameters=parameters)
-        folder = open_folder(planned, out)
+        folder = open_folder(planned, out, resume=resume)
     except Refused as refusal:
         print(refusal, file=sys.stderr)
         print("nothing was run", file=sys.stderr)
         return 2
     if jobs is None:
-        jobs = min(os.cpu_count() or 1, 4) if planned.device == "CPU" else 1
-    progress = Progress([job.name for job in planned.jobs])
+        jobs = min(shares.cores(), 4) if planned.device == "CPU" else 1
     for note in planned.notes:
         print(note, file=sys.stderr)
     with _deaf() as before:  # run_notebooks hears signals; once it has, a second comes too late
-        try:
-            results, signum = run_notebooks(
-                planned, folder, jobs=jobs, limits=limits, progress=progress
-            )
-        except OSError as error:
-            where = error.filename or folder
-            print(
-                f"stopped, the results cannot be written: {error.strerror}: {where}",
-                file=sys.stderr,
-            )
-            return 1
-        if signum:
+        outcome = run_notebooks(planned, folder, jobs=jobs, limits=limited)
+        if outcome.signal:
             before.clear()
-        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
-        print(results.to_report().text(width=width, colour=colour))
-        print(f"executed notebooks and results.json: {folder}")
-    if signum:
-        return 128 + signum
-    return 0 if results.ok else 1
+        for note in outcome.results.notes[len(planned.notes) :]:
+            print(note, file=sys.stderr)
+        _print_report(outcome.results.to_report())
+        trouble = outcome.trouble or _pages(outcome.results, folder.path)
+        if trouble:
+            print(trouble, file=sys.stderr)
+        print(f"report.html, junit.xml, results.json, executed notebooks: {folder.path}")
+    if outcome.signal:
+        return 128 + outcome.signal
+    return 0 if outcome.results.ok and not trouble else 1
+
+
+def _pages(found: "Results", folder: Path) -> str:
+    """Write the pages for people and for CI; returns what went wrong, empty where nothing did."""
+    from msnb.regression import junit, page
+
+    try:
+        junit.write(found, folder)
+        page.write(found, folder)
+    except OSError as error:
+        return f"the report cannot be written: {error.strerror}: {error.filename or folder}"
+    return ""
+
+
+def _report(run: Path, later: Path | None, json: bool) -> int:
+    from msnb.regression import moved
+    from msnb.regression.results import Results
+
+    try:
+        found = [Results.read(folder) for folder in (run, later) if folder is not None]
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if later is None:
+        folder = run if run.is_dir() else run.parent
+        report = found[0].to_report()
+        _print_report(report, json)
+        if trouble := _pages(found[0], folder):
+            print(trouble, file=sys.stderr)
+            return 1
+        print(folder / "report.html", file=sys.stderr)
+        return 0 if found[0].ok else 1
+    changes = moved.runs(*(results.to_json() for results in found))
+    report = moved.to_report(f"moved from {run} to {later}", changes)
+    _print_report(report, json)
+    return 0 if report.ok else 1
+
+
+def _print_report(report: "Report", json: bool = False) -> None:
+    import shutil
+    from json import dumps
+
+    if json:
+        print(dumps(report.to_json(), ensure_ascii=False, indent=1))
+        return
+    live = sys.stdout.isatty()
+    width = shutil.get_terminal_size((100, 24)).columns if live else 100
+    print(report.text(width=width, colour=live and not os.environ.get("NO_COLOR")))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ JSON: importing nbformat alone takes longer than reading the whole curriculum.
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import math
 import re
@@ -73,6 +74,7 @@ class Notebook:
     kernel: str
     cells: tuple[Cell, ...]
     parameters: Mapping[str, Parameter]
+    fingerprint: str = ""
 
     @property
     def name(self) -> str:
@@ -162,7 +164,8 @@ def read(path: Path) -> Notebook:
     in that cell.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
+        document = json.loads(content.decode("utf-8"))
         found = (document["nbformat"], document["nbformat_minor"])
         cells = document["cells"] if found[0] == 4 else []
         sources = [_text(cell["source"]) for cell in cells]
@@ -217,6 +220,7 @@ def read(path: Path) -> Notebook:
         kernel,
         tuple(Cell(n, id, first_line(source)) for n, (id, source) in enumerate(code, 1)),
         parameters,
+        hashlib.sha256(content).hexdigest(),
     )
 
 

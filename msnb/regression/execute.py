@@ -16,8 +16,9 @@ import re
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
@@ -93,6 +94,7 @@ class _Execution:
 
         request = self.request
         self._limit_output()
+        _steady_clock()
         try:
             papermill.execute_notebook(
                 _literal_path(request["notebook"]),
@@ -193,7 +195,7 @@ class _Execution:
                 number += 1
                 self._numbers[position] = number
         self._ready = True
-        self.tell("ready", cells=number)
+        self.tell("ready", cells=number, interpreter=self._interpreter())
 
     def _on_cell(self, cell: Any, cell_index: int) -> None:
         self._position = cell_index
@@ -209,6 +211,17 @@ class _Execution:
         # end and says which one it was.
         return error.cell_index if error.cell_index in self._numbers else self._position
 
+    def _interpreter(self) -> str:
+        """What the kernel's process really runs, whatever its kernelspec says."""
+        import psutil
+
+        if self._kernel is None:
+            return ""
+        try:
+            return str(psutil.Process(self._kernel.pid).cmdline()[0])
+        except (psutil.Error, IndexError):
+            return ""
+
     def _exit_status(self) -> int | None:
         if self._kernel is None:
             return None
@@ -216,6 +229,17 @@ class _Execution:
             self._kernel.wait(2)
         code = self._kernel.returncode
         return int(code) if code is not None else None
+
+
+def _steady_clock() -> None:
+    """Let the wait for a kernel go by a clock that does not jump when the machine's is set."""
+    import jupyter_client.channels
+    import jupyter_client.client
+
+    steady = SimpleNamespace(time=time.monotonic, monotonic=time.monotonic, sleep=time.sleep)
+    for module in (jupyter_client.client, jupyter_client.channels):
+        if getattr(module, "time", None) is time:
+            module.time = steady
 
 
 def _literal_path(path: str) -> str:

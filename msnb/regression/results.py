@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,7 +19,7 @@ from typing import Any, Literal, get_args
 from msnb.regression.catalog import Cell, first_line
 from msnb.report import MIME, Check, Report
 
-SCHEMA = 1
+SCHEMA = 2
 FILE = "results.json"
 
 Verdict = Literal["ok", "failed", "error", "skipped"]
@@ -40,7 +41,9 @@ class NotebookResult:
     the run was interrupted) or ``skipped`` (with the reason). ``cell`` is the failing cell: its
     ``In [number]`` in the notebook, its id and first line. ``error`` has name, message, traceback.
     ``left`` are the files it left in its working folder, ``changed`` those beside it that
-    changed or went.
+    changed or went. ``fingerprint`` is that of the notebook and the files beside it,
+    ``interpreter`` what its kernel really ran, ``share`` the threads or devices it was given.
+    ``kept`` says that an earlier run into the same folder has found this.
     """
 
     notebook: str
@@ -58,9 +61,18 @@ class NotebookResult:
     executed: str | None = None
     log: str | None = None
     kernel: str = ""
+    interpreter: str = ""
+    share: dict[str, Any] = field(default_factory=dict)
+    fingerprint: str = ""
+    kept: bool = False
     cells: int = 0
     seconds: float = 0.0
     phases: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def decided(self) -> bool:
+        """Whether this is a result: it ran and was judged, well or badly."""
+        return self.verdict in ("ok", "failed")
 
     def to_check(self) -> Check:
         """This result as a line of the run's Report."""
@@ -113,6 +125,8 @@ class Results:
             record = json.loads(path.read_text(encoding="utf-8"))
             schema = record.pop("schema")
             record.pop("ok")
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read: {error.strerror}") from None
         except (ValueError, KeyError, AttributeError):
             raise ValueError(f"{path} is not the results.json of a run") from None
         if schema != SCHEMA:
@@ -120,20 +134,26 @@ class Results:
                 f"{path} has schema {schema}, this msnb reads {SCHEMA}: use the msnb that wrote it"
             )
         notebooks = []
-        for entry in record.pop("notebooks"):
-            for kind in ("required", "findings"):
-                entry[kind] = [Judged(**judged) for judged in entry[kind]]
-            if entry["verdict"] not in get_args(Verdict):
-                raise ValueError(f"{path}: {entry['verdict']!r} is not a verdict")
-            notebooks.append(NotebookResult(**entry))
-        return cls(notebooks=notebooks, **record)
+        try:
+            for entry in record.pop("notebooks"):
+                for kind in ("required", "findings"):
+                    entry[kind] = [Judged(**judged) for judged in entry[kind]]
+                    for judged in entry[kind]:
+                        Report.from_json(judged.report)
+                if entry["verdict"] not in get_args(Verdict):
+                    raise ValueError(f"{entry['verdict']!r} is not a verdict")
+                notebooks.append(NotebookResult(**entry))
+            return cls(notebooks=notebooks, **record)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            why = f"no {error}" if isinstance(error, KeyError) else error
+            raise ValueError(f"{path} is damaged: {why}") from None
 
 
 def write_whole(path: Path, text: str) -> None:
     """Write ``text`` so that ``path`` holds either what it held before or all of it."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    handle, temporary = tempfile.mkstemp(".tmp", f".{path.name}.", path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -175,6 +195,9 @@ def judge(
         result.verdict = "failed"
         if end.get("why") == "timeout":
             result.reason = f"took longer than {limits['total']:g} s; it was {where or 'starting'}"
+        elif end.get("why") == "memory":
+            result.reason = f"took {end['memory']}, {where or 'before its first cell'}"
+            result.remedy = "smaller batches, or msnb run --memory GB --jobs 1"
         else:
             result.reason = f"its process ended without a word, {where or 'before its first cell'}"
     elif status == "timeout":
@@ -183,6 +206,8 @@ def judge(
     elif status == "died":
         result.verdict = "failed"
         result.reason = f"the kernel died ({_ending(end.get('signal'))}) {where}"
+        if end.get("signal") == -9:  # SIGKILL: nobody else kills without a word
+            result.remedy = 'dmesg | grep -i "killed process"'
     elif status == "raised":
         result.verdict, result.reason = "failed", _raised(result, where)
     elif status != "completed":
@@ -208,6 +233,9 @@ def judge(
         _set_cell(result, bad.number, cells)
         result.verdict = "failed"
         result.reason = f"{_not_ok(bad)} {_where(result.cell)}"
+    elif wrong := _wrong_interpreter(result):
+        result.verdict, result.reason = "failed", wrong
+        result.remedy = "msnb doctor --fix"
     elif wrong := _wrong_device(result):
         result.verdict, result.reason = "failed", wrong
     elif result.changed:
@@ -299,6 +327,13 @@ def _wrong_device(result: NotebookResult) -> str:
         if check.status != "ok" or (asked != "auto" and used.lower() != asked.lower()):
             return f"it ran on {used or 'an unnamed device'}, not on {asked}"
     return ""
+
+
+def _wrong_interpreter(result: NotebookResult) -> str:
+    ran, own = Path(result.interpreter), Path(sys.executable)
+    if not ran.is_absolute() or ran.parent.resolve() == own.parent.resolve():
+        return ""
+    return f"its kernel ran {ran}, which is not this environment's {own}"
 
 
 def _set_cell(result: NotebookResult, number: int | None, cells: Sequence[Cell]) -> None:

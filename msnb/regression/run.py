@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import hashlib
 import json
 import math
 import os
@@ -23,8 +25,9 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from msnb.regression import catalog, results
+from msnb.regression import catalog, moved, results, shares
 from msnb.regression.catalog import Notebook, Refused
+from msnb.regression.hidden import Hidden
 from msnb.regression.progress import Progress
 from msnb.regression.results import NotebookResult, Results
 from msnb.targets import canonical_target
@@ -34,6 +37,8 @@ _LITTER = {"__pycache__", ".ipynb_checkpoints"}  # Python's and Jupyter's own, i
 _SMALL = 1_000_000  # bytes of a file that is copied for a notebook; a larger one is linked
 _COPIED = 20_000_000  # bytes that are copied for one notebook in all
 _ENTRIES = 1_000  # files and folders below one entry that are looked at
+_LOG = 1_000_000  # characters of a log that are kept, from its end
+_FULL = 0.9  # of the memory: what all notebooks may take together
 _PACKAGES = (
     "msnb",
     "mindspore",
@@ -49,13 +54,20 @@ _PACKAGES = (
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds a notebook may take: to start its kernel, for one cell, and in all."""
+    """What a notebook may take: seconds to start its kernel, for one cell and in all; memory.
+
+    ``memory`` is in GB, of the kernel and all that it started; without it, nine tenths of what the
+    machine or container has are the limit of all notebooks together.
+    """
 
     start: float = 60
     cell: float = 300
     total: float = 900
+    memory: float | None = None
 
     def __post_init__(self) -> None:
+        if self.memory is not None and not 0.1 <= self.memory < math.inf:
+            raise Refused(f"the memory limit is 0.1 GB or more, and finite, not {self.memory:g}")
         for name, value in (("start", self.start), ("cell", self.cell), ("total", self.total)):
             if not (math.isfinite(value) and value >= 1):
                 raise Refused(
@@ -95,6 +107,7 @@ class Plan:
     device: str
     base: Path
     notes: tuple[str, ...] = ()
+    devices: tuple[int, ...] = ()  # Ascend devices to share out; empty: leave them alone
 
 
 def plan(
@@ -157,67 +170,188 @@ def plan(
         Job(name, notebook, own)
         for name, notebook, own in zip(names, notebooks, values, strict=True)
     )
-    return Plan(jobs, device, base, tuple(notes))
+    devices: tuple[int, ...] = ()
+    if device in ("Ascend", "auto"):
+        try:
+            devices = shares.devices()
+        except ValueError as error:
+            raise Refused(str(error)) from None
+    return Plan(jobs, device, base, tuple(notes), devices)
 
 
-def open_folder(plan: Plan, out: Path | None = None) -> Path:
-    """The new, empty folder that takes the results: ``out``, else ``runs/<time>``.
+@dataclass
+class RunFolder:
+    """The folder that takes a run's results, held by this process alone, and what was in it."""
 
-    Raises ``Refused`` where it holds something already or cannot be written.
+    path: Path
+    former: Results | None = None
+    lock: int = -1
+
+
+def open_folder(plan: Plan, out: Path | None = None, *, resume: bool = False) -> RunFolder:
+    """The folder that takes the results: ``out``, else ``runs/<time>``, new and empty.
+
+    With ``resume`` it is ``out`` again, else the newest run of the same notebooks with the same
+    parameters; where there is none, a new one.
+
+    Raises ``Refused`` where it holds something else, another run writes to it, or it cannot be
+    written.
     """
     try:
         if out is not None:
             folder = out.expanduser().absolute()
             folder.mkdir(parents=True, exist_ok=True)
-            if any(folder.iterdir()):
-                raise Refused(f"--out {out} is not empty; name a new folder, or remove that one")
         else:
-            folder = _new_folder(plan.base / "runs", datetime.now().strftime("%Y-%m-%d-%H%M%S"))
-        with (folder / results.FILE).open("x"):  # taken: a second run into it is refused
-            pass
-    except FileExistsError:
-        raise Refused(f"{folder} is a file, or another run has just taken it") from None
+            earlier = _newest_like(plan) if resume else None
+            folder = earlier or _new_folder(
+                plan.base / "runs", datetime.now().strftime("%Y-%m-%d-%H%M%S")
+            )
+        opened = RunFolder(folder, lock=_lock(folder))
+        if resume and any(folder.iterdir()):
+            opened.former = _former(plan, folder)
+            for torn in folder.glob(".*.tmp"):  # left by a run that was killed as it wrote
+                torn.unlink()
+        elif any(folder.iterdir()):
+            raise Refused(
+                f"--out {out} is not empty; name a new folder, or type --resume to go on with the "
+                "run in it"
+            )
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(13, os.strerror(13), str(folder))
+    except (FileExistsError, NotADirectoryError):
+        raise Refused(f"{folder} is a file") from None
     except OSError as error:
         raise Refused(
             f"the results cannot be written: {error.strerror}: {error.filename}"
         ) from None
-    return folder
+    return opened
+
+
+def _lock(folder: Path) -> int:
+    """Hold ``folder`` until this process ends, however it does."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise Refused(f"another run is writing to {folder}") from None
+    except OSError:  # a network disk without locks: the check for an empty folder remains
+        pass
+    return handle
+
+
+def _former(plan: Plan, folder: Path) -> Results | None:
+    """The results of the earlier run in ``folder``; ``None`` where it came to none."""
+    if not (folder / results.FILE).exists():
+        if [path for path in folder.iterdir() if not path.name.startswith(f".{results.FILE}.")]:
+            raise Refused(f"{folder} holds no results.json: it is not the folder of a run")
+        return None
+    try:
+        former = Results.read(folder)
+    except ValueError as error:
+        raise Refused(f"cannot go on with that run: {error}") from None
+    if not _alike(plan, former):
+        were = ", ".join(result.notebook for result in former.notebooks)
+        raise Refused(
+            f"the run in {folder} was of {were} on {former.device}, with other notebooks or "
+            "parameters than now: name the same, or a new folder"
+        )
+    return former
+
+
+def _newest_like(plan: Plan) -> Path | None:
+    for folder in sorted((plan.base / "runs").glob("*/"), reverse=True):
+        with contextlib.suppress(ValueError):
+            if _alike(plan, Results.read(folder)):
+                return folder
+    return None
+
+
+def _alike(plan: Plan, former: Results) -> bool:
+    """Whether ``former`` is a run of the same notebooks on the same device, set up alike."""
+    hidden = _hidden(plan)
+    now = [(_source(plan, job), hidden.in_parameters(job.effective)) for job in plan.jobs]
+    then = [(result.source, result.parameters) for result in former.notebooks]
+    return plan.device == former.device and now == then
+
+
+def _hidden(plan: Plan) -> Hidden:
+    given: dict[str, Any] = {}
+    for job in plan.jobs:  # all have the same values from the command line; defaults may differ
+        for name, value in job.effective.items():
+            given[name] = [*given.get(name, []), value]
+    return Hidden(given)
+
+
+def _source(plan: Plan, job: Job) -> str:
+    return os.path.relpath(job.notebook.path, plan.base)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: its results, the signal (0: none) that ended it, and what broke it."""
+
+    results: Results
+    signal: int = 0
+    trouble: str = ""
 
 
 def run_notebooks(
     plan: Plan,
-    folder: Path,
+    folder: RunFolder,
     *,
     jobs: int = 1,
     limits: Limits | None = None,
     progress: Progress | None = None,
-) -> tuple[Results, int]:
+) -> Outcome:
     """Run ``plan`` into ``folder``, ``jobs`` notebooks at a time.
 
-    Returns the results and the signal (0: none) that ended the run early. ``results.json`` is
-    rewritten after each notebook; after SIGINT or SIGTERM what runs is stopped and reported, after
-    a second one killed.
+    ``results.json`` is rewritten after each notebook. What an earlier run into the folder found is
+    kept where notebook, parameters and environment are still the same. After SIGINT or SIGTERM what
+    runs is stopped and reported, after a second one killed. Where the results cannot be written
+    any more, it ends with ``trouble``; the file then holds what it held before.
     """
     run = _Run(plan, folder, max(1, jobs), limits or Limits(), progress)
     return run.run()
 
 
 def environment(plan: Plan) -> dict[str, Any]:
-    """Versions and machine facts that a later reader of the results needs."""
+    """The doctor's facts and those of the run that a later reader of the results needs."""
+    from msnb.environment.facts import gather
+
     versions = {}
     for package in _PACKAGES:
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[package] = ""
+    revision, dirty = _revision(plan.base)
+    facts = gather(plan.device, probe=False)
+    for name in ("places", "python_path", "active"):  # the account's, not the environment's
+        facts.pop(name, None)
     return {
         "python": platform.python_version(),
         "interpreter": sys.executable,
         "platform": platform.platform(),
-        "cores": os.cpu_count(),
+        "cores": shares.cores(),
+        "memory": _memory(),
         "versions": versions,
-        "revision": _revision(plan.base),
+        "revision": revision,
+        "dirty": dirty,
+        "package": _package(),
+        "facts": facts,
     }
+
+
+def still_valid(result: NotebookResult, job: Job, folder: Path, beside: str) -> str:
+    """Why what an earlier run found for ``job`` does not hold; empty where it does."""
+    if not result.decided:
+        return result.reason
+    if result.fingerprint != _fingerprint(job, beside):
+        return "the notebook, or a file beside it, changed"
+    if result.executed and not (folder / result.executed).is_file():
+        return f"{result.executed} is gone"
+    return ""
 
 
 _State = dict[str, tuple[int, int]]  # path -> size in bytes, time of the last change in ns
@@ -232,6 +366,7 @@ class _Active:
     process: subprocess.Popen[bytes]
     pipe: IO[bytes]
     private: Path
+    devices: tuple[int, ...]
     mirrored: _State
     marker: str
     began: float
@@ -241,55 +376,119 @@ class _Active:
     moments: dict[str, float] = field(default_factory=dict)
     why: str = ""
     kill_at: float = math.inf
+    memory: str = ""  # what it took, where that was too much
 
 
 class _Run:
     def __init__(
-        self, plan: Plan, folder: Path, jobs: int, limits: Limits, progress: Progress | None
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        jobs: int,
+        limits: Limits,
+        progress: Progress | None,
     ) -> None:
-        self.plan, self.folder, self.jobs, self.limits = plan, folder, jobs, limits
-        self.progress = progress or Progress([job.name for job in plan.jobs])
+        self.plan, self.folder, self.jobs, self.limits = plan, folder.path, jobs, limits
+        self.hidden = _hidden(plan)
         self._interrupts: list[int] = []
         self._active: list[_Active] = []
         self._began = time.monotonic()
+        self._looked = self._began
+        self._memory = _memory()
+        self._free = list(plan.devices)
+        beside = {job.notebook.path.parent: "" for job in plan.jobs}
+        self._beside = {path: _beside(path) for path in beside}
+        found = self.hidden.in_json(environment(plan))
         self.results = Results(
             plan.device,
-            environment(plan),
+            found,
             datetime.now().astimezone().isoformat(timespec="seconds"),
             [
                 NotebookResult(
                     job.name,
-                    os.path.relpath(job.notebook.path, plan.base),
-                    job.effective,
+                    _source(plan, job),
+                    self.hidden.in_parameters(job.effective),
                     kernel=job.notebook.kernel,
                     cells=len(job.notebook.cells),
+                    fingerprint=_fingerprint(job, self._beside[job.notebook.path.parent]),
                 )
                 for job in plan.jobs
             ],
             notes=list(plan.notes),
         )
+        if folder.former is not None:
+            self._keep_former(folder.former)
+        names = [result.notebook for result in self.results.notebooks if not result.kept]
+        self.progress = progress or Progress(names)
 
-    def run(self) -> tuple[Results, int]:
-        waiting = list(zip(self.plan.jobs, self.results.notebooks, strict=True))
-        self._write()
+    def _keep_former(self, former: Results) -> None:
+        """Take over what still holds of an earlier run, and say what does not, and why."""
+        changes = moved.facts(*map(_decisive, (former.environment, self.results.environment)))
+        again = []
+        for position, (job, old) in enumerate(zip(self.plan.jobs, former.notebooks, strict=True)):
+            why = still_valid(
+                old, job, self.folder, self._beside[job.notebook.path.parent]
+            ) or ", ".join(f"{change.where} changed" for change in changes[:3])
+            if why:
+                again.append(f"again {job.name}: {why}")
+                for name in {old.executed, old.log} - {None}:
+                    (self.folder / str(name)).unlink(missing_ok=True)
+            else:
+                old.kept = True
+                self.results.notebooks[position] = old
+        kept = [result.notebook for result in self.results.notebooks if result.kept]
+        self.results.notes += [f"kept from before: {', '.join(kept)}"] * bool(kept) + again
+
+    def run(self) -> Outcome:
+        waiting = [
+            pair
+            for pair in zip(self.plan.jobs, self.results.notebooks, strict=True)
+            if not pair[1].kept
+        ]
+        trouble = ""
         with _signals(self._interrupts.append), selectors.DefaultSelector() as selector:
             try:
+                self._write()
                 with self.progress.shown():
                     while self._active or (waiting and not self._interrupts):
-                        while waiting and len(self._active) < self.jobs and not self._interrupts:
-                            active = self._start(*waiting.pop(0))
-                            self._active.append(active)
-                            selector.register(active.pipe, selectors.EVENT_READ, active)
+                        self._start_what_fits(waiting, selector)
                         self._step(selector)
-            finally:  # only an error of ours comes here with something running
+            except OSError as error:
+                where = error.filename or self.folder
+                trouble = f"the results cannot be written: {error.strerror}: {where}"
+            finally:  # only trouble and an error of ours come here with something running
                 for active in self._active:
                     self._kill(active)
+                    if not active.result.decided:
+                        active.result.reason = "stopped: the run ended early"
                     shutil.rmtree(active.private, ignore_errors=True)
+        why = "the run was interrupted" if self._interrupts else "the run ended early"
         for _, result in waiting:
-            result.reason = "not started: the run was interrupted"
-        self.results.complete = not self._interrupts
-        self._write()
-        return self.results, self._interrupts[0] if self._interrupts else 0
+            result.reason = f"not started: {why}"
+        self.results.complete = not self._interrupts and not trouble
+        try:
+            self._write()
+        except OSError as error:
+            where = error.filename or self.folder
+            trouble = trouble or f"the results cannot be written: {error.strerror}: {where}"
+        return Outcome(self.results, self._interrupts[0] if self._interrupts else 0, trouble)
+
+    def _start_what_fits(
+        self, waiting: list[tuple[Job, NotebookResult]], selector: selectors.BaseSelector
+    ) -> None:
+        while waiting and len(self._active) < self.jobs and not self._interrupts:
+            position, devices = 0, tuple[int, ...]()
+            if self.plan.devices and self.jobs > 1:
+                needs = [shares.needed(job.effective) for job, _ in waiting]
+                placed = shares.place(needs, self._free, len(self.plan.devices))
+                if placed is None:
+                    return
+                position, devices = placed
+                self._free = [device for device in self._free if device not in devices]
+            active = self._start(*waiting[position], devices)
+            del waiting[position]
+            self._active.append(active)
+            selector.register(active.pipe, selectors.EVENT_READ, active)
 
     def _step(self, selector: selectors.BaseSelector) -> None:
         for key, _ in selector.select(timeout=0.2):
@@ -301,10 +500,14 @@ class _Run:
                 selector.unregister(active.pipe)
                 active.pipe.close()
         now = time.monotonic()
+        if now - self._looked > 0.5:
+            self._looked = now
+            self._look_at_memory()
         for active in list(self._active):
             if active.pipe.closed and active.process.poll() is not None:
-                self._active.remove(active)
                 self._finish(active)
+                self._active.remove(active)
+                self._free = sorted({*self._free, *active.devices}, key=self.plan.devices.index)
                 continue
             if now - active.began > self.limits.total and not active.why:
                 self._stop(active, "timeout")
@@ -313,17 +516,29 @@ class _Run:
             if now > active.kill_at or len(self._interrupts) > 1:
                 self._kill(active)
 
-    def _start(self, job: Job, result: NotebookResult) -> _Active:
+    def _look_at_memory(self) -> None:
+        used = {id(active): _resident(active.process.pid) for active in self._active}
+        allowed = self.limits.memory
+        greedy = [a for a in self._active if allowed is not None and used[id(a)] > allowed * 1e9]
+        said = f"more than {allowed:g} GB of memory" if allowed is not None else ""
+        if not greedy and self._memory and sum(used.values()) > _FULL * self._memory:
+            greedy = [max(self._active, key=lambda active: used[id(active)])]
+            said = f"{used[id(greedy[0])] / 1e9:.1f} of {self._memory / 1e9:.1f} GB of memory"
+        for active in greedy:
+            if not active.why:
+                active.memory = said
+                self._stop(active, "memory")
+
+    def _start(self, job: Job, result: NotebookResult, devices: tuple[int, ...]) -> _Active:
         private = Path(tempfile.mkdtemp(prefix="msnb-run-"))
         marker = f"MSNB_RUN_{uuid.uuid4().hex}"
         written = (self.folder, self.plan.base / "runs")
         mirrored = _mirror(job.notebook.path.parent, private / "work", written)
         for name in ("tmp", "runtime", "ipython"):
             (private / name).mkdir()
-        result.log = f"{job.name}.log"
         request = {
             "notebook": str(job.notebook.path),
-            "partial": str(self._partial(job)),
+            "partial": str(private / _PARTIAL),
             "parameters": job.injected,
             "kernel": job.notebook.kernel,
             "cwd": str(private / "work"),
@@ -342,11 +557,16 @@ class _Run:
             "JUPYTER_RUNTIME_DIR": str(private / "runtime"),
             "IPYTHONDIR": str(private / "ipython"),
         }
-        if self.jobs > 1:
-            share = max(1, (os.cpu_count() or 1) // self.jobs)
-            surroundings.setdefault("OMP_NUM_THREADS", str(share))
+        if self.jobs > 1 and self.plan.device == "CPU":
+            together = min(self.jobs, len(self.plan.jobs))
+            result.share = {"threads": shares.threads(together)}
+            for name in shares.THREADS:
+                surroundings.setdefault(name, str(result.share["threads"]))
+        if devices:
+            result.share = {"devices": list(devices)}
+            surroundings[shares.VISIBLE] = ",".join(map(str, devices))
         reading, writing = os.pipe()
-        with (self.folder / result.log).open("wb") as log:
+        with (private / "log").open("wb") as log:
             process = subprocess.Popen(
                 [
                     sys.executable,
@@ -369,10 +589,8 @@ class _Run:
             process.stdin.write(json.dumps(request).encode())
         self.progress.started(job.name, len(job.notebook.cells))
         pipe = os.fdopen(reading, "rb", buffering=0)
-        return _Active(job, result, process, pipe, private, mirrored, marker, time.monotonic())
-
-    def _partial(self, job: Job) -> Path:
-        return self.folder / f".{job.name}.partial.ipynb"
+        began = time.monotonic()
+        return _Active(job, result, process, pipe, private, devices, mirrored, marker, began)
 
     def _receive(self, active: _Active, chunk: bytes) -> None:
         *lines, active.received = (active.received + chunk).split(b"\n")
@@ -383,6 +601,8 @@ class _Run:
             if kind == "cell":
                 active.cell = event["number"]
                 self.progress.at_cell(active.job.name, event["number"] or 0)
+            elif kind == "ready":
+                active.result.interpreter = event["interpreter"]
             elif kind == "end":
                 active.end = event
 
@@ -405,32 +625,52 @@ class _Run:
         result.seconds = round(ended - active.began, 3)
         result.phases = _phases(active, ended)
         result.left, result.changed = _differences(active.private / "work", active.mirrored)
-        shutil.rmtree(active.private, ignore_errors=True)
         end = active.end or {"status": "vanished", "cell": active.cell}
         if active.why and end["status"] != "completed":
-            end = {**end, "status": "stopped", "why": active.why}
-        document = self._keep(active, end)
-        log = self.folder / str(result.log)
-        if log.stat().st_size == 0:
-            log.unlink()
-            result.log = None
+            end = {**end, "status": "stopped", "why": active.why, "memory": active.memory}
+        end = self.hidden.in_json(end)
+        document = self._document(active)
         limits = {"cell": math.ceil(self.limits.cell), "total": self.limits.total}
         results.judge(result, document, end, job.notebook.cells, limits)
         self.progress.finished(result)
+        try:
+            if document is not None:
+                self._keep(active, document, end)
+            self._keep_log(active)
+        finally:
+            shutil.rmtree(active.private, ignore_errors=True)
         self._write()
 
-    def _keep(self, active: _Active, end: dict[str, Any]) -> dict[str, Any] | None:
-        """Put the executed notebook in its place, with what papermill says of it put right."""
-        partial = self._partial(active.job)
+    def _document(self, active: _Active) -> dict[str, Any] | None:
+        """The executed notebook, with what is to be hidden hidden; ``None`` where it has none."""
         try:
-            document: dict[str, Any] = json.loads(partial.read_text(encoding="utf-8"))
+            text = (active.private / _PARTIAL).read_text(encoding="utf-8")
+            document: dict[str, Any] = self.hidden.in_json(json.loads(text))
         except (OSError, ValueError):
             return None
-        finally:
-            partial.unlink(missing_ok=True)
+        for cell in document["cells"]:
+            if {"parameters", "injected-parameters"} & set(cell["metadata"].get("tags", ())):
+                source = cell["source"]
+                source = source if isinstance(source, str) else "".join(source)
+                cell["source"] = self.hidden.in_source(source)
+        return document
+
+    def _keep_log(self, active: _Active) -> None:
+        with (active.private / "log").open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG))
+            text = file.read().decode("utf-8", "replace")
+        if text.strip():
+            name = f"{active.job.name}.log"
+            results.write_whole(self.folder / name, self.hidden.in_text(text))
+            active.result.log = name
+
+    def _keep(self, active: _Active, document: dict[str, Any], end: dict[str, Any]) -> None:
+        """Put the executed notebook in its place, with what papermill says of it put right."""
         name = f"{active.job.name}.ipynb"
         about = document["metadata"].setdefault("papermill", {})
         about.update(input_path=active.result.source, output_path=name)
+        if "parameters" in about:
+            about["parameters"] = self.hidden.in_parameters(about["parameters"])
         failing = None if end["status"] == "completed" else end.get("cell")
         reached = True
         for number, cell in results.numbered(document):
@@ -443,7 +683,6 @@ class _Run:
         text = json.dumps(document, indent=1, ensure_ascii=False)
         results.write_whole(self.folder / name, text + "\n")
         active.result.executed = name
-        return document
 
     def _write(self) -> None:
         self.results.seconds = round(time.monotonic() - self._began, 3)
@@ -468,6 +707,7 @@ def _signals(note: Callable[[int], None]) -> Iterator[None]:
             signal.signal(signum, former)
 
 
+_PARTIAL = "executed.ipynb"
 _UNSEEN = (-1, -1)  # the state of what is there and not watched
 
 
@@ -610,17 +850,84 @@ def _new_folder(parent: Path, name: str) -> Path:
         return folder
 
 
-def _revision(folder: Path) -> str:
-    """The git revision of ``folder``, with ``+`` where files differ from it; empty without git."""
-    try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty=+"],
+def _revision(folder: Path) -> tuple[str, bool | None]:
+    """The git revision of ``folder``, and whether files differ from it; empty without git."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments],
             cwd=folder,
+            env={**clean, "GIT_OPTIONAL_LOCKS": "0"},
             capture_output=True,
             text=True,
             timeout=10,
             check=True,
-        )
+        ).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain"))
     except (OSError, subprocess.SubprocessError):
-        return ""
-    return described.stdout.strip()
+        return "", None
+
+
+def _package() -> str:
+    """A fingerprint of msnb itself: what judged a notebook, and what the notebook imported."""
+    folder = Path(__file__).resolve().parents[1]
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        found.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()
+
+
+def _beside(folder: Path) -> str:
+    """A fingerprint of the files beside a notebook that is not one: small ones by content."""
+    found = hashlib.sha256()
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith(".") or entry.name in _LITTER or entry.suffix == ".ipynb":
+            continue
+        for path in sorted(_below(entry) or [entry]):
+            if not path.is_file():
+                continue
+            about = path.stat()
+            small = about.st_size < _SMALL
+            content = path.read_bytes() if small else str(about.st_mtime_ns).encode()
+            found.update(f"{path.relative_to(folder)}\0{about.st_size}\0".encode() + content)
+    return found.hexdigest()
+
+
+def _fingerprint(job: Job, beside: str) -> str:
+    return hashlib.sha256(f"{job.notebook.fingerprint} {beside}".encode()).hexdigest()
+
+
+def _decisive(environment: dict[str, Any]) -> dict[str, Any]:
+    """What of an environment has to be the same for an earlier result to hold."""
+    return {
+        "environment": moved.stable(environment.get("facts", {})),
+        **{name: environment.get(name) for name in ("python", "interpreter", "versions")},
+        "msnb": environment.get("package"),
+    }
+
+
+def _memory() -> int:
+    """Bytes of memory that this machine, or this container, has."""
+    import psutil
+
+    found = int(psutil.virtual_memory().total)
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):
+            found = min(found, int(Path("/sys/fs/cgroup", name).read_text()))
+    return found
+
+
+def _resident(pid: int) -> int:
+    """Bytes of memory that a process and its descendants hold."""
+    import psutil
+
+    total = 0
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for one in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                total += one.memory_info().rss
+    return total

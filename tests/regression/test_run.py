@@ -1,25 +1,22 @@
-"""Real runs over small notebooks: what each comes to, and that nothing is left."""
+"""One real run over many small notebooks: what each comes to, and that nothing is left."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import nbformat
 import psutil
 import pytest
+from running import Place, Ran
 from tiny_notebooks import REQUIRE, write_notebook
 
-from msnb.regression import run
-from msnb.regression.results import NotebookResult, Results
+from msnb.regression import run, shares
 
 CAUGHT = """\
 from msnb.report import Check, Report, ReportFailed
@@ -28,129 +25,122 @@ try:
 except ReportFailed:
     pass"""
 OTHER = REQUIRE.replace('found="CPU"', 'found="Ascend"')
-READS = 'assert open("beside.txt").read() == "recorded"\nprint(epochs, text)'
-PARAMETERS = 'device_target: str = "CPU"\nepochs: int = 3\ntext: str = ""'
+READS = """\
+import os
+assert open("beside.txt").read() == "recorded"
+print(epochs, text, os.environ["OMP_NUM_THREADS"])
+print(api_token, os.environ["TEST_API_KEY"], os.environ["TEST_PROXY"])"""
+PARAMETERS = """\
+device_target: str = "CPU"
+epochs: int = 3
+text: str = ""
+api_token: str = ""
+pin_secret: int = 0"""
 LEAVES = """\
 open("litter.txt", "w").close()"""
 APPENDS = 'with open("beside.txt", "a") as file:\n    file.write("more")'
-SUMMARY = """\
-import mindspore as ms
-from msnb.report import Check, Report
-total = int(ms.ops.add(ms.Tensor(2), ms.Tensor(2)))
-Report("all", [Check("sum", "ok" if total == 4 else "failed"), context.check()]).require()"""
 SPAWNS = """\
 import subprocess, sys
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
 assert True"""
+MEDDLES = """\
+import os, random
+os.environ["MSNB_MEDDLED"] = "1"
+os.remove("beside.txt")
+os.chdir("/")
+random.seed(0)"""
+UNDISTURBED = """\
+import os
+assert "MSNB_MEDDLED" not in os.environ
+assert "recorded" == open("beside.txt").read()"""
+GROWS = """\
+held = []
+while True:
+    held.append(b"x" * 30_000_000)"""
 TEXT = 'it\'s "量" {x}'
-
-
-def msnb(folder: Path, *arguments: str, **surroundings: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [str(Path(sys.executable).with_name("msnb")), "run", *arguments],
-        cwd=folder,
-        env={**os.environ, **surroundings},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def alive(token: str) -> list[str]:
-    """The processes whose environment holds ``token``, but this one."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if token in process.environ() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(" ".join(process.cmdline()))
-        except psutil.Error:
-            continue
-    return found
-
-
-def gone(token: str, within: float) -> bool:
-    end = time.monotonic() + within
-    while alive(token) and time.monotonic() < end:
-        time.sleep(0.1)
-    return not alive(token)
-
-
-def until(path: Path, process: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + 90
-    while not path.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, f"{path.name} was never written"
-        time.sleep(0.05)
-
-
-class Ran:
-    """A finished run: exit code, output, results by notebook, and where all of it is."""
-
-    def __init__(self, root: Path, out: Path, token: str, process: subprocess.Popen[str]) -> None:
-        self.root, self.out, self.token = root, out, token
-        self.stdout, self.stderr = process.communicate(timeout=240)
-        self.code = process.returncode
-        self.results = Results.read(out)
-
-    def __getitem__(self, name: str) -> NotebookResult:
-        return next(result for result in self.results.notebooks if result.notebook == name)
+SECRETS = {
+    "token": "tok-'quoted\"-74319265",
+    "key": "k3y-of-the-environment",
+    "in url": "pa55-in-url",
+}
+NOTEBOOKS = {
+    "01_ok": (READS, REQUIRE),
+    "02_raises": ("x = 1", 'x += 1\nassert x == 1, f"{x} is not 1"', REQUIRE),
+    "03_exits": ("import os", "# leave\nos._exit(3)", REQUIRE),
+    "04_nothing": ("x = 1",),
+    "05_caught": (CAUGHT, REQUIRE),
+    "06_loops": (SPAWNS, "while True: pass", REQUIRE),
+    "07_leaves": (LEAVES, REQUIRE),
+    "08_elsewhere": (OTHER,),
+    "09_quits": (REQUIRE, "raise SystemExit(0)", REQUIRE),
+    "10_floods": ("print('x' * 25_000_000)", REQUIRE),
+    "11_appends": (APPENDS, REQUIRE),
+    "12_killed": ("import os", "os.kill(os.getpid(), 9)", REQUIRE),
+    "13_segfaults": ("import ctypes", "ctypes.string_at(0)", REQUIRE),
+    "14_prints": ("for _ in range(20): print('x' * 9_999_999)", REQUIRE),
+    "15_asks": ("name = input('who? ')", REQUIRE),
+    "16_meddles": (MEDDLES,),
+    "17_undisturbed": (UNDISTURBED, REQUIRE),
+    "18_grows": (GROWS, REQUIRE),
+}
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
-    root = tmp_path_factory.mktemp("run") / 'it\'s a "路径" {x}'
-    notebooks = root / "notebooks"
-    for name, cells in {
-        "01_ok": (READS, REQUIRE),
-        "02_raises": ("x = 1", 'x += 1\nassert x == 1, f"{x} is not 1"', REQUIRE),
-        "03_exits": ("import os", "# leave\nos._exit(3)", REQUIRE),
-        "04_nothing": ("x = 1",),
-        "05_caught": (CAUGHT, REQUIRE),
-        "06_loops": (SPAWNS, "while True: pass", REQUIRE),
-        "07_leaves": (LEAVES, REQUIRE),
-        "08_elsewhere": (OTHER,),
-        "09_quits": (REQUIRE, "raise SystemExit(0)", REQUIRE),
-        "10_floods": ("print('x' * 25_000_000)", REQUIRE),
-        "11_appends": (APPENDS, REQUIRE),
-    }.items():
+    place = Place(tmp_path_factory.mktemp("run") / 'it\'s a "路径" {x}')
+    notebooks = place.root / "notebooks"
+    for name, cells in NOTEBOOKS.items():
         parameters = {"parameters": PARAMETERS} if name == "01_ok" else {}
         write_notebook(notebooks / f"{name}.ipynb", *cells, **parameters)
     (notebooks / "beside.txt").write_text("recorded")
-    (root / "json.py").write_text("raise SystemExit('the working folder is on the path')")
-    temporary = root / "tmp"
-    temporary.mkdir()
-    before = {path: path.read_bytes() for path in notebooks.iterdir()}
-    token = f"TOKEN_{uuid.uuid4().hex}"
-    out = root / "out"
-    process = msnb(
-        root,
-        *("--out", str(out), "--jobs", "2", "--cell-timeout", "4"),
+    (place.root / "json.py").write_text("raise SystemExit('the working folder is on the path')")
+    yield place.run(
+        *("--jobs", "2", "--cell-timeout", "4", "--memory", "1"),
         *("-p", "epochs=7", "-p", f"text={TEXT}"),
-        **{token: "1", "TMPDIR": str(temporary)},
+        *("-p", f"api_token={SECRETS['token']}", "-p", "pin_secret=74319265"),
+        TEST_API_KEY=SECRETS["key"],
+        TEST_PROXY=f"http://me:{SECRETS['in url']}@proxy:8080",
     )
-    yield Ran(root, out, token, process)
-    assert {path: path.read_bytes() for path in notebooks.iterdir()} == before
-    assert list(temporary.iterdir()) == []
+    place.check()
 
 
 def test_one_failure_fails_the_run_and_the_table_says_which(ran: Ran) -> None:
     assert ran.code == 1
-    assert ran.stdout.splitlines()[0] == "msnb run on CPU: FAILED (10 failed, 1 ok)"
+    assert ran.stdout.splitlines()[0] == "msnb run on CPU: FAILED (16 failed, 2 ok)"
     assert ran.stdout.splitlines()[-1].endswith(f": {ran.out}")
-    assert len(ran.stderr.splitlines()) == 1 + 11 * 2  # one note; each start and end
     assert "without parameter text: 02_raises, 03_exits, " in ran.stderr
-    assert "[11/11]" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 3 + 18 * 2  # a note a parameter; each start and end
+    assert "[18/18]" in ran.stderr
+    assert "\x1b[" not in ran.stdout + ran.stderr
 
 
 def test_the_sound_one_is_ok_with_its_parameters(ran: Ran) -> None:
     result = ran["01_ok"]
     assert (result.verdict, result.cell) == ("ok", None)
-    assert result.parameters == {"device_target": "CPU", "epochs": 7, "text": TEXT}
+    assert result.parameters == {
+        "device_target": "CPU",
+        "epochs": 7,
+        "text": TEXT,
+        "api_token": "(hidden)",
+        "pin_secret": "(hidden)",
+    }
     executed = nbformat.read(ran.out / str(result.executed), as_version=4)
     printed = "".join(
         output.get("text", "") for cell in executed.cells for output in cell.get("outputs", ())
     )
-    assert printed == f"7 {TEXT}\n"
+    each = max(1, len(os.sched_getaffinity(0)) // 2)
+    assert printed == (f"7 {TEXT} {each}\n(hidden) (hidden) http://me:(hidden)@proxy:8080\n")
+    assert result.share == {"threads": each}
+    assert Path(result.interpreter).samefile(sys.executable)
+
+
+def test_no_secret_is_in_any_file_of_the_run(ran: Ran) -> None:
+    kept = {path.name: path.read_text() for path in ran.out.iterdir()}
+    assert {"results.json", "report.html", "junit.xml", "01_ok.ipynb"} <= kept.keys()
+    for text in (*kept.values(), ran.stdout, ran.stderr):
+        for secret in (*SECRETS.values(), "74319265"):
+            assert secret not in text
+    assert "74319265" in SECRETS["token"]  # so that no other way of writing it is missed
 
 
 @pytest.mark.parametrize(
@@ -173,13 +163,29 @@ def test_the_sound_one_is_ok_with_its_parameters(ran: Ran) -> None:
             "only 2 of 4 code cells ran to their end; it stopped in cell [3] raise SystemExit(0)",
             3,
         ),
-        ("11_appends", "beside.txt beside it changed while it ran", None),
         (
             "10_floods",
             "TooMuchOutput: more than 20 MB of output from one cell "
             "in cell [2] print('x' * 25_000_000)",
             2,
         ),
+        ("11_appends", "beside.txt beside it changed while it ran", None),
+        ("12_killed", "the kernel died (SIGKILL) in cell [3] os.kill(os.getpid(), 9)", 3),
+        ("13_segfaults", "the kernel died (SIGSEGV) in cell [3] ctypes.string_at(0)", 3),
+        (
+            "14_prints",
+            "TooMuchOutput: more than 20 MB of output from one cell "
+            "in cell [2] for _ in range(20): print('x' * 9_999_999)",
+            2,
+        ),
+        (
+            "15_asks",
+            "StdinNotImplementedError: raw_input was called, but this frontend does not support "
+            "input requests. in cell [2] name = input('who? ')",
+            2,
+        ),
+        ("16_meddles", "it required nothing, so it proves nothing", None),
+        ("18_grows", "took more than 1 GB of memory, in cell [2] held = []", 2),
     ],
 )
 def test_the_others_fail_with_reason_and_cell(
@@ -188,13 +194,19 @@ def test_the_others_fail_with_reason_and_cell(
     result = ran[name]
     assert (result.verdict, result.reason) == ("failed", reason)
     assert (result.cell or {"number": None})["number"] == cell
+    assert result.seconds < 90
+
+
+def test_what_one_notebook_does_to_itself_another_does_not_see(ran: Ran) -> None:
+    assert ran["17_undisturbed"].verdict == "ok"
 
 
 def test_executed_notebooks_are_valid_and_do_not_call_a_failed_cell_completed(ran: Ran) -> None:
+    assert ran.results is not None
     for result in ran.results.notebooks:
         notebook = nbformat.read(ran.out / str(result.executed), as_version=4)
         nbformat.validate(notebook)
-        assert str(ran.root) not in json.dumps(notebook.metadata, ensure_ascii=False)
+        assert str(ran.out.parent) not in json.dumps(notebook.metadata, ensure_ascii=False)
         if result.cell:
             number = result.cell["id"]
             told = {cell["id"]: cell.metadata.get("papermill", {}) for cell in notebook.cells}
@@ -254,23 +266,42 @@ def test_only_so_much_is_copied_and_a_large_folder_is_watched_as_one(
 
 def test_results_say_in_what_environment(ran: Ran) -> None:
     results = ran.results
+    assert results is not None
     assert results.complete
     assert results.device == "CPU"
     assert Path(results.environment["interpreter"]).samefile(sys.executable)
     assert results.environment["versions"]["papermill"]
+    facts = results.environment["facts"]
+    assert facts["python"]["version"] == list(sys.version_info[:3])
+    assert facts["distributions"]["ipykernel"]["version"]
+    assert not {"places", "python_path", "active"} & facts.keys()
     first = ran["01_ok"]
     assert first.source == "notebooks/01_ok.ipynb"
     assert first.seconds > sum(first.phases.values()) - 0.01 > 0
     record: dict[str, Any] = json.loads((ran.out / "results.json").read_text())
-    assert (record["schema"], record["ok"]) == (1, False)
+    assert (record["schema"], record["ok"]) == (2, False)
 
 
-def test_nothing_is_left_running_or_lying_about(ran: Ran) -> None:
-    assert gone(ran.token, within=5)
+def test_junit_has_a_suite_for_each_with_the_same_verdicts(ran: Ran) -> None:
+    assert ran.results is not None
+    root = ElementTree.parse(ran.out / "junit.xml").getroot()
+    suites = {suite.get("name"): suite for suite in root}
+    for result in ran.results.notebooks:
+        verdict = suites[result.notebook].find("testcase[@name='verdict']")
+        assert verdict is not None
+        failure = verdict.find("failure")
+        assert (failure is None) == (result.verdict == "ok")
+        if failure is not None:
+            assert failure.get("message") == result.reason
+    assert root.get("tests") == str(len(root.findall("testsuite/testcase")))
+
+
+def test_nothing_lies_about_in_the_run_folder(ran: Ran) -> None:
+    assert ran.results is not None
     names = {path.name for path in ran.out.iterdir()}
     logs = {str(result.log) for result in ran.results.notebooks if result.log}
     kept = {str(result.executed) for result in ran.results.notebooks}
-    assert names == {"results.json"} | kept | logs
+    assert names == {"results.json", "report.html", "junit.xml"} | kept | logs
 
 
 def test_the_kernel_of_the_curriculum_is_registered() -> None:
@@ -280,89 +311,9 @@ def test_the_kernel_of_the_curriculum_is_registered() -> None:
     check_kernel("msnb")
 
 
-def test_interrupted_once_it_reports_what_ran(folder: Path) -> None:
-    flag, token = folder / "started", f"TOKEN_{uuid.uuid4().hex}"
-    write_notebook(
-        folder / "notebooks" / "01_first.ipynb",
-        f'print("here")\nopen({str(flag)!r}, "w").close()\nimport time\ntime.sleep(600)',
-        REQUIRE,
-    )
-    out = folder / "out"
-    process = msnb(folder, "--out", str(out), "--jobs", "1", **{token: "1"})
-    until(flag, process)
-    process.send_signal(signal.SIGINT)
-    ran = Ran(folder, out, token, process)
-    assert ran.code == 130
-    first, second = ran.results.notebooks
-    assert (first.verdict, first.reason) == ("error", 'interrupted in cell [2] print("here")')
-    assert (second.verdict, second.reason) == ("error", "not started: the run was interrupted")
-    assert not ran.results.complete
-    assert second.executed is None
-    assert "here" in (out / str(first.executed)).read_text()
-    assert gone(token, within=5)
-
-
-@pytest.mark.slow
-def test_a_killed_runner_leaves_nothing_running(folder: Path) -> None:
-    """Neither does a kernel whose threads cannot run: the pattern holds the interpreter's lock."""
-    flag, token = folder / "started", f"TOKEN_{uuid.uuid4().hex}"
-    write_notebook(
-        folder / "notebooks" / "01_first.ipynb",
-        f'open({str(flag)!r}, "w").close()\nimport re\nre.match("(a+)+b", "a" * 60)',
-        REQUIRE,
-    )
-    temporary = folder / "tmp"
-    temporary.mkdir()
-    process = msnb(
-        folder, "01", "--out", str(folder / "out"), **{token: "1", "TMPDIR": str(temporary)}
-    )
-    until(flag, process)
-    process.kill()
-    process.communicate()
-    assert gone(token, within=20)
-    assert list(temporary.iterdir()) == []
-    assert not Results.read(folder / "out").complete
-
-
-@pytest.mark.slow
-def test_the_total_limit_and_a_second_interrupt_end_a_kernel_that_hangs(folder: Path) -> None:
-    flag, token = folder / "started", f"TOKEN_{uuid.uuid4().hex}"
-    write_notebook(
-        folder / "notebooks" / "01_first.ipynb",
-        f'open({str(flag)!r}, "w").close()\nimport re\nre.match("(a+)+b", "a" * 60)',
-        REQUIRE,
-    )
-    out = folder / "out"
-    process = msnb(folder, "01", "--out", str(out), "--timeout", "8", **{token: "1"})
-    ran = Ran(folder, out, token, process)
-    assert ran.code == 1
-    assert ran["01_first"].reason.startswith("took longer than 8 s; it was in cell [2] open(")
-
-    flag.unlink()
-    out = folder / "again"
-    process = msnb(folder, "01", "--out", str(out), **{token: "1"})
-    until(flag, process)
-    process.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
-    process.send_signal(signal.SIGTERM)
-    ran = Ran(folder, out, token, process)
-    assert ran.code == 143
-    assert ran["01_first"].verdict == "error"
-    assert gone(token, within=5)
-
-
-@pytest.mark.slow
-def test_a_notebook_on_mindspore_runs_where_it_is_told(folder: Path) -> None:
-    cells = ("import msnb\ncontext = msnb.setup(device_target)", SUMMARY)
-    write_notebook(folder / "notebooks" / "01_first.ipynb", *cells)
-    for device, verdict in (("cpu", "ok"), ("Ascend", "failed")):
-        out, token = folder / device, f"TOKEN_{uuid.uuid4().hex}"
-        process = msnb(folder, "1", "--out", str(out), "--device-target", device, **{token: "1"})
-        ran = Ran(folder, out, token, process)
-        result = ran["01_first"]
-        assert (ran.code, result.verdict) == (int(verdict != "ok"), verdict), result.reason
-        if device == "Ascend":
-            assert result.parameters["device_target"] == "Ascend"
-            assert result.reason.startswith("DeviceUnavailable: ")
-            assert result.reason.endswith(" in cell [2] import msnb")
-        assert gone(token, within=5)
+def test_memory_is_that_of_a_process_and_all_below_it() -> None:
+    own = psutil.Process().memory_info().rss
+    assert own * 0.5 < run._resident(os.getpid())
+    assert run._resident(2**22) == 0  # beyond any process number
+    assert 0 < run._memory() <= psutil.virtual_memory().total
+    assert shares.cores() >= 1

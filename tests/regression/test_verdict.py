@@ -182,7 +182,7 @@ def test_results_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert Results.read(tmp_path) == results
     assert results.ok
     (tmp_path / "results.json").write_text('{"schema": 99, "ok": true}')
-    with pytest.raises(ValueError, match="has schema 99, this msnb reads 1"):
+    with pytest.raises(ValueError, match="has schema 99, this msnb reads 2"):
         Results.read(tmp_path)
     (tmp_path / "results.json").write_text("")
     with pytest.raises(ValueError, match=r"not the results.json of a run"):
