@@ -8,7 +8,6 @@ elsewhere.
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
@@ -21,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from msnb.environment import ascend
 
 Facts = dict[str, Any]
 
@@ -111,9 +112,9 @@ def gather(
 ) -> Facts:
     """What is there for ``device_target``, as plain JSON values.
 
-    ``root`` is put before every path of the Ascend side; ``cwd`` is the working folder whose files
-    may shadow modules. Each fresh process gets ``seconds``; without ``probe`` there is none, and
-    ``probes`` is empty.
+    ``root`` is put before every path of the Ascend side, and a device is tried only where that is
+    this machine's own; ``cwd`` is the working folder whose files may shadow modules. Each fresh
+    process gets ``seconds``; without ``probe`` there is none, and ``probes`` is empty.
 
     >>> gather("CPU")["python"]["version"][0]
     3
@@ -121,7 +122,8 @@ def gather(
     folder = Path.cwd() if cwd is None else Path(cwd).absolute()
     repo = repository(folder)
     installed = {name: distribution(name) for name in DISTRIBUTIONS}
-    probes = _probe_all(device_target, folder, seconds) if probe else {}
+    tried = device_target if Path(root).resolve() == Path("/") else "CPU"
+    probes = _probe_all(tried, folder, seconds) if probe else {}
     return {
         "schema": SCHEMA,
         "target": device_target,
@@ -140,7 +142,7 @@ def gather(
         "shadows": _shadows(folder),
         "python_path": _python_path(),
         "probes": probes,
-        "ascend": _ascend(Path(root), installed),
+        "ascend": ascend.gather(root, installed["mindspore"], ask=device_target != "CPU"),
     }
 
 
@@ -445,80 +447,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return str(number)
-
-
-# --- the Ascend side -----------------------------------------------------------------------------
-
-# Default folders: CANN 8.5 and later install into `cann`, earlier ones into `ascend-toolkit`; root
-# below /usr/local, others below their home (hiascend.com, CANN software installation, set_env.sh).
-_CANN = ("cann", "ascend-toolkit/latest")
-_SET_ENV = ("cann/set_env.sh", "ascend-toolkit/set_env.sh")
-
-
-def _ascend(root: Path, installed: Facts) -> Facts:
-    home = os.environ.get("ASCEND_HOME_PATH")
-    bases = ["/usr/local/Ascend", os.path.join(os.path.expanduser("~"), "Ascend")]
-    toolkits = ([home] if home else []) + [f"{b}/{c}" for b in bases for c in _CANN]
-    cann = [f"{toolkit}/compiler/version.info" for toolkit in toolkits]
-    looked = ([] if home else ["$ASCEND_HOME_PATH (not set)"]) + toolkits
-    scripts = [f"{b}/{s}" for b in bases for s in _SET_ENV if below(root, f"{b}/{s}").is_file()]
-    return {
-        "home_path": home,
-        "set_env": scripts,
-        "cann": {**_first_version(root, cann), "looked": looked},
-        **{
-            part: {**_first_version(root, [path]), "looked": [path]}
-            for part in ("driver", "firmware")
-            for path in [f"/usr/local/Ascend/{part}/version.info"]
-        },
-        "accepted": _accepted(installed["mindspore"]),
-    }
-
-
-def below(root: Path, path: str) -> Path:
-    return root / path.lstrip("/")
-
-
-def _first_version(root: Path, paths: list[str]) -> Facts:
-    for path in paths:
-        try:
-            text = below(root, path).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        found = re.search(r"^\s*Version\s*=\s*\[?([^\]\s]+)", text, re.MULTILINE | re.IGNORECASE)
-        return {"version": found[1] if found else None, "path": path}
-    return {"version": None, "path": None}
-
-
-def _accepted(mindspore: Facts | None) -> Facts:
-    """CANN's versions that the installed MindSpore accepts, read from its source by parsing."""
-    if mindspore is None:
-        return {"versions": None, "file": None}
-    file = os.path.join(mindspore["folder"], "mindspore", "run_check", "_check_version.py")
-    return {**accepted_cann(file), "file": file}
-
-
-def accepted_cann(file: str) -> Facts:
-    """The list that ``AscendEnvChecker.__init__`` assigns to ``self.version`` in ``file``."""
-    try:
-        with open(file, encoding="utf-8") as stream:
-            tree = ast.parse(stream.read())
-    except (OSError, SyntaxError, ValueError) as error:
-        return {"versions": None, "error": f"{type(error).__name__}: {error}"}
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.ClassDef) and node.name == "AscendEnvChecker"):
-            continue
-        for statement in ast.walk(node):
-            if not (
-                isinstance(statement, ast.Assign)
-                and isinstance(statement.targets[0], ast.Attribute)
-                and statement.targets[0].attr == "version"
-            ):
-                continue
-            try:
-                versions = ast.literal_eval(statement.value)
-            except ValueError:
-                continue
-            if isinstance(versions, (list, tuple)) and versions:
-                return {"versions": [str(version) for version in versions]}
-    return {"versions": None, "error": "no list of versions in class AscendEnvChecker"}

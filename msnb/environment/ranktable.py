@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from msnb.environment.facts import Facts, below
+from msnb.environment.ascend import Facts, hccn
 from msnb.report import Check
 
 LARGEST = 8 << 20  # bytes; a table of 10,000 devices takes about one million
@@ -67,22 +67,6 @@ def judge(facts: Facts) -> list[Check]:
             reason = f"could not be judged: {type(error).__name__}: {error}"
             rows.append(Check(name, "error", reason, remedy=f"cat {shlex.quote(facts['file'])}"))
     return rows
-
-
-def hccn(root: Path) -> Facts:
-    """The device addresses of this server, from ``/etc/hccn.conf``: ``{"0": ["192.168.1.8"]}``.
-
-    ``devices`` is None where there is no such file.
-    """
-    path = "/etc/hccn.conf"
-    try:
-        text = below(root, path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        return {"path": path, "devices": None, "error": error.strerror or str(error)}
-    found: dict[str, list[str]] = {}
-    for device, address in re.findall(r"^\s*(?:IPv6)?address_(\d+)\s*=\s*(\S+)", text, re.M | re.I):
-        found.setdefault(device, []).append(address)
-    return {"path": path, "devices": found}
 
 
 # --- reading -------------------------------------------------------------------------------------

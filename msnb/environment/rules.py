@@ -7,13 +7,14 @@ import re
 import shlex
 from collections.abc import Callable
 
+from msnb.environment import ascend_rules
+from msnb.environment.ascend_rules import FIRST
 from msnb.environment.facts import KERNEL, Facts
 from msnb.report import Check
 
 PYTHONS = ((3, 10), (3, 11), (3, 12))  # wheels of MindSpore 2.10.0 on PyPI
 MINDSPORE = ((2, 7, 2), (2, 11))  # from, below: the range in pyproject.toml
 PINNED = "2.10.0"  # the version in constraints.txt
-FIRST = [2.0, 3.0]  # Tensor([1., 2.]) + 1
 
 Rule = Callable[[Facts], Check]
 
@@ -23,8 +24,13 @@ def judge(facts: Facts) -> list[Check]:
 
     A row that cannot be judged from ``facts`` has status ``error``; the others are still there.
     """
+    causes = ascend_rules.wanted(facts)
+    device = {"device": _device}
     rows = []
-    for name, rule in RULES.items():
+    for name, rule in {
+        **RULES,
+        **(ascend_rules.CAUSES | device if causes else device | ascend_rules.ALWAYS),
+    }.items():
         try:
             rows.append(rule(facts))
         except Exception as error:
@@ -419,7 +425,10 @@ def _device(facts: Facts) -> Check:
     undecided = Check("device", "skipped", "needs a first operation that works", "", expected)
     if target.lower() == "cpu":
         return Check("device", "ok", "CPU, as asked for", "", expected) if cpu else undecided
-    probe = facts["probes"]["device"]
+    probe = facts["probes"].get("device")
+    if probe is None:
+        reason = "files of another machine were looked at: no device was tried"
+        return Check("device", "skipped", reason, "", expected)
     told = probe["told"] or {}
     there = told.get("result") == FIRST
     if target.lower() == "auto":
@@ -462,83 +471,10 @@ def _cause(probe: Facts) -> str:
 
 def _device_remedy(facts: Facts, name: str) -> str:
     if name == "Ascend":
-        return _set_env(facts) + "  # in the shell that then starts the kernel"
+        return ascend_rules.remedy_of_device(facts)
     if name == "GPU":
         return 'msnb doctor --device-target CPU  # in notebooks: device_target = "CPU"'
     return "msnb doctor --device-target CPU  # targets are CPU, Ascend, GPU and auto"
-
-
-def _set_env(facts: Facts) -> str:
-    scripts = facts["ascend"]["set_env"] or ["/usr/local/Ascend/cann/set_env.sh"]
-    return f"source {shlex.quote(str(scripts[0]))}"
-
-
-def _cann(facts: Facts) -> Check:
-    cann, accepted = facts["ascend"]["cann"], facts["ascend"]["accepted"]
-    versions, version = accepted["versions"], cann["version"]
-    wanted = facts["target"].lower() == "ascend"
-    list_ = ", ".join(versions or [])
-    expected = f"CANN {list_} (from {accepted['file']})" if versions else "a CANN that fits"
-    if not cann["path"]:
-        summary = "not installed; looked for compiler/version.info in " + ", ".join(cann["looked"])
-        if versions:
-            summary += f"; this MindSpore accepts {list_}"
-        elif accepted["file"]:
-            summary += f"; which versions are accepted could not be read from {accepted['file']}"
-        if not wanted or _device_works(facts):
-            return Check("CANN", "skipped", summary)
-        if facts["ascend"]["set_env"]:
-            return Check("CANN", "failed", summary, "", expected, _set_env(facts))
-        return Check("CANN", "failed", summary, "", expected, _install_cann(facts))
-    if version is None:
-        summary = f"{cann['path']} names no version"
-        return Check("CANN", "error", summary, "", expected, f"cat {shlex.quote(cann['path'])}")
-    if not versions:
-        where = accepted["file"] or "no installed MindSpore"
-        summary = f"{version}; accepted versions could not be read from {where}"
-        return Check("CANN", "error", summary, accepted.get("error", ""), expected, "")
-    short = ".".join(version.split(".")[:2])
-    if short in versions:
-        return Check("CANN", "ok", f"{version}, accepted", cann["path"], expected)
-    summary = f"{version} is not among those that this MindSpore accepts ({list_})"
-    if not wanted:
-        summary += "; not needed without Ascend"
-        return Check("CANN", "skipped", summary, cann["path"], expected)
-    return Check("CANN", "failed", summary, cann["path"], expected, _install_cann(facts))
-
-
-def _install_cann(facts: Facts) -> str:
-    versions = facts["ascend"]["accepted"]["versions"]
-    which = f"CANN {versions[-1]}" if versions else "the CANN that your MindSpore names"
-    return f"{_set_env(facts)}  # after installing {which} from hiascend.com"
-
-
-def _device_works(facts: Facts) -> bool:
-    """Whether Ascend ran an operation: then a missing version file proves nothing."""
-    told = (facts["probes"].get("device") or {}).get("told") or {}
-    return told.get("device") == "Ascend" and told.get("result") == FIRST
-
-
-def _part(name: str) -> Rule:
-    def rule(facts: Facts) -> Check:
-        part = facts["ascend"][name]
-        wanted = facts["target"].lower() == "ascend"
-        expected = f"the Ascend {name} is installed"
-        if part["version"]:
-            return Check(name, "ok", part["version"], part["path"], expected)
-        if part["path"]:
-            summary, remedy = f"{part['path']} names no version", f"cat {shlex.quote(part['path'])}"
-            return Check(name, "error" if wanted else "skipped", summary, "", expected, remedy)
-        summary = "not installed; looked at " + ", ".join(part["looked"])
-        if not wanted or _device_works(facts):
-            return Check(name, "skipped", summary)
-        remedy = (
-            f"ls /usr/local/Ascend/{name}  # on the host: install it from hiascend.com; "
-            f"in a container: docker run -v /usr/local/Ascend/{name}:/usr/local/Ascend/{name} ..."
-        )
-        return Check(name, "failed", summary, "", expected, remedy)
-
-    return rule
 
 
 # --- helpers -------------------------------------------------------------------------------------
@@ -592,8 +528,4 @@ RULES: dict[str, Rule] = {
     "numpy": _numpy,
     "torch": _torch,
     "protobuf": _protobuf,
-    "device": _device,
-    "CANN": _cann,
-    "driver": _part("driver"),
-    "firmware": _part("firmware"),
 }

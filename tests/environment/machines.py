@@ -87,13 +87,17 @@ def fit_facts(target: str = "CPU") -> dict[str, Any]:
             },
         },
         "ascend": {
+            "root": "/",
             "home_path": None,
+            "environment": {},
             "set_env": [],
+            "startup": [],
             "cann": {
                 "version": None,
                 "path": None,
                 "looked": ["$ASCEND_HOME_PATH (not set)", "/usr/local/Ascend/cann"],
             },
+            "other_cann": [],
             "driver": {
                 "version": None,
                 "path": None,
@@ -103,6 +107,30 @@ def fit_facts(target: str = "CPU") -> dict[str, Any]:
                 "version": None,
                 "path": None,
                 "looked": ["/usr/local/Ascend/firmware/version.info"],
+            },
+            "install_info": {},
+            "nodes": {"devices": [], "managers": [], "closed": []},
+            "container": False,
+            "user": {"group": "HwHiAiUser", "known": True, "is_root": False, "in_group": False},
+            "npu_smi": {
+                "there": False,
+                "end": "not found",
+                "version": None,
+                "two_dies": False,
+                "chips": [],
+                "processes": [],
+                "said": "",
+            },
+            "libraries": {"listed": [], "configured": []},
+            "packages": {
+                "own": None,
+                "te": {"on_path": None, "beside": None},
+                "hccl": {"on_path": None, "beside": None},
+            },
+            "hccn": {
+                "path": "/etc/hccn.conf",
+                "devices": None,
+                "error": "No such file or directory",
             },
             "accepted": {
                 "versions": ["8.2", "8.3", "8.5", "9.0", "9.1"],
@@ -137,9 +165,36 @@ def ascend_facts() -> dict[str, Any]:
         "told": {"device": "Ascend", "result": [2.0, 3.0]},
     }
     toolkit = "/usr/local/Ascend/cann"
-    facts["ascend"]["home_path"] = toolkit
-    facts["ascend"]["set_env"] = [f"{toolkit}/set_env.sh"]
-    facts["ascend"]["cann"] |= {"version": "9.0.0", "path": f"{toolkit}/compiler/version.info"}
+    packages = f"{toolkit}/python/site-packages"
+    facts["ascend"] |= {
+        "home_path": toolkit,
+        "set_env": [f"{toolkit}/set_env.sh"],
+        "environment": {"ASCEND_HOME_PATH": toolkit, "ASCEND_OPP_PATH": f"{toolkit}/opp"},
+        "nodes": {
+            "devices": [0],
+            "managers": ["davinci_manager", "devmm_svm", "hisi_hdc"],
+            "closed": [],
+        },
+        "libraries": {
+            "listed": [f"{toolkit}/lib64", "/usr/local/Ascend/driver/lib64"],
+            "configured": [],
+        },
+        "packages": {
+            "own": packages,
+            "te": {"on_path": packages, "beside": packages},
+            "hccl": {"on_path": packages, "beside": packages},
+        },
+    }
+    facts["ascend"]["cann"] |= {
+        "version": "9.0.0",
+        "path": f"{toolkit}/compiler/version.info",
+        "folder": toolkit,
+        "compiler": True,
+        "product": None,
+        "parts": {},
+        "installer": None,
+        "kernels": ["ascend910b"],
+    }
     for part in ("driver", "firmware"):
         facts["ascend"][part] |= {
             "version": "25.0.rc1",
