@@ -169,7 +169,73 @@ def make_app() -> "typer.Typer":
         shape = "json" if json else "markdown" if markdown else "text"
         raise typer.Exit(_differences([] if everything else names or [], shape, jobs, timeout))
 
+    @app.command()
+    def launch(
+        script: Annotated[str, typer.Argument(help="The training script, a Python file.")],
+        args: Annotated[
+            list[str] | None, typer.Argument(help="Its arguments; after -- where they have dashes.")
+        ] = None,
+        world_size: Annotated[int, typer.Option(help="Ranks, of all hosts together.")] = 2,
+        device_target: Annotated[
+            str, typer.Option(help="CPU, Ascend, GPU or auto; scripts read MSNB_DEVICE_TARGET.")
+        ] = "CPU",
+        timeout: Annotated[float, typer.Option(help="Seconds the job may take.")] = 300,
+        start_timeout: Annotated[
+            float, typer.Option(help="Seconds that ranks, and hosts, wait for each other.")
+        ] = 25,
+        log_dir: Annotated[
+            Path | None, typer.Option(help="Keep the ranks' logs here (default: a new folder).")
+        ] = None,
+        hosts: Annotated[
+            str | None, typer.Option(help="Several machines: hostA,hostB; the same on each.")
+        ] = None,
+        node_rank: Annotated[
+            int | None, typer.Option(help="Which of the hosts this is, from 0.")
+        ] = None,
+        master_port: Annotated[
+            int | None, typer.Option(help="The scheduler's port (default: a free one, or 8118).")
+        ] = None,
+        json: Annotated[bool, typer.Option("--json", help="Print the Report as JSON.")] = False,
+    ) -> None:
+        """Run a script on several ranks. 0: all well; 1: not; 2: nothing ran."""
+        raise typer.Exit(
+            _launch(
+                script,
+                json,
+                world_size=world_size,
+                device_target=device_target,
+                timeout=timeout,
+                start_timeout=start_timeout,
+                args=args or [],
+                log_dir=log_dir,
+                hosts=None if hosts is None else [host.strip() for host in hosts.split(",")],
+                node_rank=node_rank,
+                master_port=master_port,
+            )
+        )
+
     return app
+
+
+def _launch(script: str, as_json: bool, **options: Any) -> int:
+    import json
+
+    from msnb.distributed.job import launch
+
+    try:
+        job = launch(script, **options)
+    except (ValueError, TypeError, FileNotFoundError) as error:
+        print(error, file=sys.stderr)
+        print("nothing was run", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted: every rank was ended", file=sys.stderr)
+        return 130
+    if as_json:
+        print(json.dumps(job.report.to_json(), ensure_ascii=False, indent=1))
+    else:
+        print(job.report.text(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+    return 0 if job.ok else 1
 
 
 def _topics() -> int:
@@ -270,6 +336,8 @@ def _run(
         print(f"report.html, junit.xml, results.json, executed notebooks: {folder.path}")
     if outcome.signal:
         return 128 + outcome.signal
+    if trouble and not any(result.seconds for result in outcome.results.notebooks):
+        return 2
     return 0 if outcome.results.ok and not trouble else 1
 
 

@@ -47,3 +47,10 @@ _KNOWN = (
 def explain(text: str) -> Cause | None:
     """The first known cause in ``text``, in the order of the table."""
     return next((known for known in _KNOWN if re.search(known.pattern, text)), None)
+
+
+def is_collective(text: str) -> bool:
+    """Whether an error is one of a collective operation."""
+    return bool(
+        re.search(r"All(Reduce|Gather)|Broadcast|ReduceScatter|[Aa]ll_?[Tt]o_?[Aa]ll|HCCL", text)
+    )

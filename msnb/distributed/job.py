@@ -88,7 +88,9 @@ def launch(
 
     Several machines: the same call on each, with the same ``hosts`` (the first one's scheduler is
     everybody's), its own ``node_rank`` and the same ``master_port`` (8118 where none is given);
-    ``world_size`` counts all ranks of all hosts, evenly spread.
+    ``world_size`` counts all ranks of all hosts, evenly spread. Nothing starts before all hosts are
+    there; a host that is lost ends the job on all others. The first host's ``master_port`` and the
+    port after it have to be open to the others.
 
     Whatever goes wrong in the job, a script that cannot be compiled and a taken port included, is
     in the Job's Report. Raises ``ValueError``, ``TypeError`` or ``FileNotFoundError`` for arguments
@@ -119,10 +121,11 @@ def launch(
         return Job(Report(title, [*fatal, *findings]), folder)
     node = node_rank or 0
     ranks = range(node * local, (node + 1) * local)
-    master = "127.0.0.1" if hosts is None else hosts[0]
+    master = "127.0.0.1" if hosts is None else _address(hosts[0])
     if port is None:
         port = PORT if hosts is not None else free_port()
-    if node == 0 and (taken := verdict.taken_port(port)):
+    needed = [port] if hosts is None else [port, port + 1]
+    if node == 0 and (taken := verdict.taken_port(master, needed)):
         return Job(Report(title, [taken, *findings]), folder)
     reports = folder / "reports"
     reports.mkdir(exist_ok=True)
@@ -142,10 +145,18 @@ def launch(
         "port": port,
         "timeout": timeout,
         "start_timeout": start_timeout,
+        "hosts": hosts
+        and {
+            "names": list(hosts),
+            "node": node,
+            "address": master,
+            "port": port + 1,
+            "world_size": world_size,
+        },
         "scheduler": scheduler_environment(environ) if node == 0 else None,
         "ranks": {rank: worker_environment(environ, rank, rank - node * local) for rank in ranks},
     }
-    line = _Line(title, len(ranks), target, folder, enabled=progress)
+    line = _Line(title, len(ranks), target, folder, timeout, enabled=progress)
     end = _watched(request, line)
     outputs = {
         kind: {rank: _read(folder / f"rank_{rank}.{kind}") for rank in ranks}
@@ -159,7 +170,7 @@ def launch(
     return Job(
         report,
         folder,
-        {rank: end["ranks"].get(str(rank), {}).get("exit") for rank in ranks},
+        {rank: _exit_code(end["ranks"].get(str(rank), {})) for rank in ranks},
         outputs["out"],
         outputs["err"],
         end["seconds"],
@@ -264,13 +275,15 @@ def _watched(request: dict[str, Any], line: _Line) -> dict[str, Any]:
 class _Line:
     """One line that says where the job is: rewritten in a terminal, written once elsewhere."""
 
-    def __init__(self, title: str, count: int, target: str, folder: Path, *, enabled: bool) -> None:
+    def __init__(
+        self, title: str, count: int, target: str, folder: Path, limit: float, *, enabled: bool
+    ) -> None:
         self._stream: TextIO = sys.stderr
         self._enabled = enabled
         self._live = enabled and self._stream.isatty()
         self._text = f"{title}: {count} {'rank' if count == 1 else 'ranks'} on {target}"
         self._folder, self._count, self._joined = folder, count, 0
-        self._show("starting")
+        self._show(f"starting (limit {limit:g} s; logs: {folder})")
 
     def at(self, event: Mapping[str, Any]) -> None:
         if "rank" in event:
@@ -354,6 +367,15 @@ def _world(world_size: int, hosts: Sequence[str] | None, node_rank: int | None) 
     return world_size // len(hosts)
 
 
+def _address(host: str) -> str:
+    try:
+        return str(socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0])
+    except OSError as error:
+        raise ValueError(
+            f"hosts: {host!r} has no address here ({error.strerror}); write its IP address"
+        ) from None
+
+
 def _arguments(args: Sequence[str]) -> list[str]:
     if isinstance(args, str) or not isinstance(args, Sequence):
         raise TypeError(f"args is a list of texts, such as ['--epochs', '3'], not {args!r}")
@@ -364,8 +386,8 @@ def _arguments(args: Sequence[str]) -> list[str]:
 
 
 def _port(port: int | None) -> int | None:
-    if port is not None and (not _is_count(port) or not 1024 <= port <= 65535):
-        raise ValueError(f"master_port is a port from 1024 to 65535, not {port!r}")
+    if port is not None and (not _is_count(port) or not 1024 <= port < 65535):
+        raise ValueError(f"master_port is a port from 1024 to 65534, not {port!r}")
     return port
 
 
@@ -390,6 +412,12 @@ def _folder(log_dir: str | os.PathLike[str] | None) -> Path:
 
 
 # What the ranks left
+
+
+def _exit_code(record: Mapping[str, Any]) -> int | None:
+    """A rank that raised may be ended while it waits in MindSpore's exit: Python's own code, 1."""
+    code: int | None = record.get("exit")
+    return 1 if record.get("raised") and code in (-15, -9) else code
 
 
 def _read(path: Path) -> str:

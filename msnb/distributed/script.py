@@ -43,7 +43,9 @@ def examine(path: Path) -> tuple[list[Check], list[Check]]:
     A hard-coded rank, device or address is noted as a ``skipped`` Check: it may be meant.
     """
     try:
-        tree = ast.parse(path.read_bytes(), str(path))
+        text = path.read_bytes()
+        tree = ast.parse(text, str(path))
+        compile(text, str(path), "exec", dont_inherit=True)  # a return outside of a function
     except SyntaxError as error:
         where = f"line {error.lineno}: " if error.lineno else ""
         line = (error.text or "").rstrip()

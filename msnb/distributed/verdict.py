@@ -8,7 +8,7 @@ import re
 import signal
 import socket
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from msnb.distributed import causes
 from msnb.report import Check
 
 _LINES = 12  # lines of a traceback or a log that a Check shows
+_SAME_STEPS = "give every rank the same number of steps: equal shards, drop_remainder=True"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -49,16 +50,23 @@ def _ascend_devices() -> list[str]:
     return [p.name for p in Path("/dev").glob("davinci[0-9]*")]
 
 
-def taken_port(port: int) -> Check | None:
-    """A failed Check where somebody listens on ``port`` already, with who it is."""
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(("", port))
-        except OSError as error:
-            said = f"port {port} is taken ({error.strerror}){_owner(port)}; nothing was started"
-            fix = "leave master_port out, or name a free one"
-            return Check("job", "failed", said, remedy=fix)
+def taken_port(address: str, ports: Sequence[int]) -> Check | None:
+    """A failed Check where ``address`` cannot be listened on, with who listens there already."""
+    for port in ports:
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind((address, port))
+                listener.listen()
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:
+                    said = f"{address}, the first host, is not this machine; nothing was started"
+                    fix = "give this machine its own node_rank, or name it first in hosts"
+                else:
+                    why = f"({error.strerror}){_owner(port)}"
+                    said = f"port {port} is taken {why}; nothing was started"
+                    fix = "leave master_port out, or name a free one"
+                return Check("job", "failed", said, remedy=fix)
     return None
 
 
@@ -85,7 +93,8 @@ def judge(
         for rank, record in ranks.items()
     }
     checks = [_job(end, request, ranks, rows, folder), *rows.values()]
-    if ranks and end["why"] == "done":
+    alone = next(iter(request["ranks"].values()))["MS_WORKER_NUM"] == "1"
+    if ranks and end["why"] == "done" and not alone:
         checks.append(_group(ranks, request))
     return checks
 
@@ -103,13 +112,19 @@ def _job(
     if why == "done":
         count = len(ranks)
         said = f"{count} {'rank' if count == 1 else 'ranks'} ended well after {seconds:.1f} s"
+        if request["hosts"]:
+            said += ", and so did those of the other hosts"
         return Check("job", "ok", said, metrics=metrics)
     if why == "failed":
         first = end["first"]
-        others = len(ranks) - 1
+        others = sum(record["stopped"] for record in ranks.values())
         said = f"rank {first} failed first: {rows[first].summary}"
         if others:
             said += f"; the {'other' if others == 1 else 'others'} ended with it"
+        early = _ended_early(ranks, before=ranks[first]["failed_at"])
+        if early and causes.is_collective(rows[first].found):
+            said = f"{early} while rank {first} called another collective. {said}"
+            return Check("job", "failed", said, remedy=_SAME_STEPS, metrics=metrics)
         return Check("job", "failed", said, remedy=rows[first].remedy or look, metrics=metrics)
     if why == "timeout":
         running = [rank for rank, record in ranks.items() if record["stopped"]]
@@ -118,6 +133,9 @@ def _job(
             f"{_names(running)}"
         )
         fix = "see where each rank stood; raise timeout if it was only slow"
+        if early := _ended_early(ranks, before=seconds):
+            said += f"; {early}"
+            fix = f"{_SAME_STEPS}; raise timeout if it was only slow"
         return Check("job", "failed", said, remedy=fix, metrics=metrics)
     if why == "start":
         missing = end["missing"]
@@ -130,14 +148,8 @@ def _job(
             "to load for longer"
         )
         return Check("job", "failed", said, remedy=fix, metrics=metrics)
-    if why == "early":
-        early, waiting = end["early"], end["waiting"]
-        said = (
-            f"{_names(early)} ended with exit code 0 while rank {waiting} waited in a collective: "
-            "the ranks did not make the same number of calls"
-        )
-        fix = "give every rank the same number of steps: equal shards, drop_remainder=True"
-        return Check("job", "failed", said, remedy=fix, metrics=metrics)
+    if why == "host":
+        return _host(end, ranks, metrics)
     if why == "stopped":
         return Check("job", "error", f"stopped after {seconds:.1f} s", metrics=metrics)
     if why == "scheduler":
@@ -149,7 +161,36 @@ def _job(
     return Check("job", "error", said, found=_last(end.get("said", "")), metrics=metrics)
 
 
-def _scheduler(request: Mapping[str, Any], folder: Path, metrics: dict[str, float]) -> Check:
+def _ended_early(ranks: Mapping[int, Mapping[str, Any]], before: float) -> str:
+    """Which ranks had ended well while another still worked, in words."""
+    early = [
+        rank
+        for rank, record in ranks.items()
+        if record["exit"] == 0 and record["seconds"] is not None and record["seconds"] < before - 1
+    ]
+    if not early:
+        return ""
+    when = max(ranks[rank]["seconds"] for rank in early)
+    return f"{_names(early)} had ended with exit code 0 after {when:.1f} s"
+
+
+def _host(end: Mapping[str, Any], ranks: Mapping[int, Any], metrics: Mapping[str, float]) -> Check:
+    host, said = end["host"], end["said"]
+    if end.get("told"):
+        return Check("job", "failed", f"ended with host {host}: {said}", metrics=metrics)
+    if not ranks:
+        text = f"host {host} {said}; nothing was started"
+        fix = (
+            "start the same command on each host, with its own --node-rank, within start_timeout; "
+            "the first host's master_port and the next have to be open to the others"
+        )
+    else:
+        text = f"host {host} was lost: {said}"
+        fix = f"look whether {host} runs and can be reached"
+    return Check("job", "failed", text, remedy=fix, metrics=metrics)
+
+
+def _scheduler(request: Mapping[str, Any], folder: Path, metrics: Mapping[str, float]) -> Check:
     try:
         text = (folder / "scheduler.err").read_text("utf-8", "replace")
     except OSError:
@@ -186,8 +227,8 @@ def _rank(
         return Check(id, "failed", said, found=found, remedy=remedy, metrics=metrics)
     if record["stopped"]:
         where = stack_text(record["stack"], script)
-        if end["why"] in ("timeout", "early", "start"):
-            waited = end["why"] != "timeout" and rank not in end.get("missing", [])
+        if end["why"] in ("timeout", "start"):
+            waited = end["why"] == "start" and rank not in end["missing"]
             said = "waited for the others" if waited else "still running"
             return Check(id, "error" if waited else "failed", said, found=where)
         return Check(id, "skipped", "ended by the launcher while it was still running")
@@ -225,7 +266,8 @@ def _group(ranks: Mapping[int, Mapping[str, Any]], request: Mapping[str, Any]) -
         said = f"{left} made no connection to the scheduler: a group without it cannot be seen"
         return Check("group", "skipped", said)
     said = f"{left} never joined the group: {total} separate runs that exit with 0 are no training"
-    said = said if total > 1 else "the rank never joined a group: init() was not called"
+    if total == 1:
+        said = f"{left} never joined the group of all hosts: it trained on its own"
     return Check(
         "group",
         "failed",
@@ -287,10 +329,14 @@ def traceback_text(raised: Mapping[str, Any], script: str) -> str:
 
 _FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)')
 
+_ESCAPED = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")  # how it writes non-ASCII
+
 
 def stack_text(stack: str, script: str) -> str:
     """Where the main thread stood: its innermost frame, then the user's, from faulthandler."""
-    main = stack.rpartition("most recent call first):\n")[2]
+    main = _ESCAPED.sub(
+        lambda m: chr(int(m[0][2:], 16)), stack.rpartition("most recent call first):\n")[2]
+    )
     frames = [match.groupdict() for match in _FRAME.finditer(main)]
     frames = [f for f in frames if not f["file"].endswith("bootstrap.py")]
     if not frames:

@@ -22,14 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from msnb.distributed.hosts import Hosts, Lost
 from msnb.isolate import end_children
 
 _TICK = 0.05  # seconds between two looks
 _RAISED = 1.5  # seconds a rank that raised has to exit, and others to raise as well
 _TERM = 1.0  # seconds between SIGTERM and SIGKILL
 _STACK = 0.5  # seconds a rank has to write its stack
-_IDLE = 4.0  # seconds over which a rank's CPU time is measured
-_BUSY = 0.25  # CPU seconds per second above which a rank is not waiting
 _TAIL = 20_000  # bytes of standard error that are looked at
 _BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 
@@ -71,7 +70,6 @@ class _Process:
     stopped: bool = False  # it was still running when the job was ended
     joined: bool = False
     stack: str = ""
-    used: tuple[float, float] | None = None  # when, CPU seconds until then
 
     @property
     def code(self) -> int | None:
@@ -83,6 +81,7 @@ class _Watch:
     request: dict[str, Any]
     ranks: list[_Process] = field(default_factory=list)
     scheduler: _Process | None = None
+    hosts: Hosts | None = None
     why: str = ""
     detail: dict[str, Any] = field(default_factory=dict)
     listening: bool = False
@@ -103,13 +102,19 @@ class _Watch:
 
     def run(self) -> dict[str, Any]:
         try:
-            self._start()
+            self._meet()
+            if not self.why:
+                self._start()
             while not self.why:
                 self._look()
+        except Lost as lost:
+            self.stop("host", **lost.detail)
         except OSError as error:
             self.stop("system", error=f"{error.strerror}: {error.filename or ''}".rstrip(": "))
         seconds = self.now()
-        if self.why in ("timeout", "start", "early"):
+        if self.hosts is not None:
+            self.hosts.close("" if self.why == "done" else self._in_short())
+        if self.why in ("timeout", "start"):
             self._stacks([p for p in self.ranks if p.code is None])
         self._end_all()
         return {
@@ -119,6 +124,36 @@ class _Watch:
             "ranks": {str(p.rank): self._record(p) for p in self.ranks},
             "scheduler": self._record(self.scheduler) if self.scheduler else None,
         }
+
+    def _meet(self) -> None:
+        """Wait for the other hosts: nothing starts before all are there."""
+        told = self.request["hosts"]
+        if told is None:
+            return
+        agreed = {"world_size": told["world_size"], "hosts": told["names"]}
+        self.hosts = Hosts(told["names"], told["node"], told["address"], told["port"], agreed)
+        limit = self.began + self.request["start_timeout"]
+        while not self.why and not self.hosts.meet(limit):
+            self._wait()
+        _say(event="met")
+
+    def _in_short(self) -> str:
+        """Why it ended here, for the other hosts."""
+        first = self.detail.get("first")
+        if self.why == "failed":
+            process = next(p for p in self.ranks if p.rank == first)
+            if process.raised:
+                lines = process.raised["message"].strip().splitlines() or [""]
+                return f"rank {first} raised {process.raised['type']}: {lines[0][:300]}"
+            return f"rank {first} ended with exit code {process.code}"
+        if self.why == "host":
+            return f"it lost {self.detail['host']}: {self.detail['said']}"
+        known = {
+            "timeout": f"the job's limit of {self.request['timeout']:g} s was reached",
+            "start": f"ranks {self.detail.get('missing')} did not come to init()",
+            "scheduler": "the scheduler failed",
+        }
+        return known.get(self.why, "it was stopped there")
 
     def _start(self) -> None:
         if self.request["scheduler"] is not None:
@@ -152,19 +187,20 @@ class _Watch:
 
     def _look(self) -> None:
         """One look at everything; what is new becomes a ``stop``."""
-        ready, _, _ = select.select([sys.stdin.fileno()], [], [], _TICK)
-        if ready and not os.read(sys.stdin.fileno(), 1 << 12):
-            self.stop("stopped")
+        self._wait()
+        if self.why:
             return
         now = self.now()
         self._receive(now)
+        if self.hosts is not None:
+            self.hosts.look()
         failed = [p for p in self.ranks if p.failed_at < math.inf]
         if failed:
             first = min(failed, key=lambda p: p.failed_at)
             if all(p.code is not None for p in failed) or now > first.failed_at + _RAISED:
                 self.stop("failed", first=first.rank)
             return
-        if all(p.code == 0 for p in self.ranks):
+        if all(p.code == 0 for p in self.ranks) and (not self.hosts or self.hosts.finish()):
             self.stop("done")
             return
         if now > self.request["timeout"]:
@@ -173,7 +209,12 @@ class _Watch:
         if now >= self.next_look:
             self.next_look = now + 5 * _TICK
             self._look_at_cluster(now)
-            self._look_for_waiting(now)
+
+    def _wait(self) -> None:
+        """A tick; the end of standard input is the end of the caller, or of its patience."""
+        ready, _, _ = select.select([sys.stdin.fileno()], [], [], _TICK)
+        if ready and not os.read(sys.stdin.fileno(), 1 << 12):
+            self.stop("stopped")
 
     def _receive(self, now: float) -> None:
         for process in (*self.ranks, *([self.scheduler] if self.scheduler else [])):
@@ -201,7 +242,7 @@ class _Watch:
                     for c in _connections(scheduler.popen.pid)
                 )
                 if not self.listening:
-                    if b"Failed to call bind" in _tail(scheduler.stderr) or now > limit:
+                    if b"Failed to call bind" in _tail(scheduler.stderr):
                         self.stop("scheduler")
                     return
         for process in self.ranks:
@@ -216,28 +257,6 @@ class _Watch:
         missing = [p.rank for p in self.ranks if not p.joined]
         if missing and now > self.first_joined + limit:
             self.stop("start", missing=missing)
-
-    def _look_for_waiting(self, now: float) -> None:
-        """A rank that ended well while another waits for it, idle inside MindSpore."""
-        ended = [p for p in self.ranks if p.ended_at is not None]
-        if not ended or now < min(p.ended_at or 0.0 for p in ended) + 1:
-            return
-        for process in self.ranks:
-            if process.code is not None:
-                continue
-            used = _cpu_seconds(process.popen.pid)
-            if process.used is None:
-                process.used = (now, used)
-            elif now > process.used[0] + _IDLE:
-                since, before = process.used
-                process.used = (now, used)
-                if (used - before) / (now - since) > _BUSY:
-                    continue
-                self._stacks([process])
-                if _is_inside_mindspore(process.stack):
-                    early = [p.rank for p in ended]
-                    self.stop("early", early=early, waiting=process.rank)
-                    return
 
     def _stacks(self, processes: list[_Process]) -> None:
         starts = {}
@@ -288,25 +307,6 @@ def _connections(pid: int) -> list[Any]:
         return list(look("tcp"))
     except psutil.Error:
         return []
-
-
-def _cpu_seconds(pid: int) -> float:
-    import psutil
-
-    total = 0.0
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        for each in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                times = each.cpu_times()
-                total += times.user + times.system
-    return total
-
-
-def _is_inside_mindspore(stack: str) -> bool:
-    """Whether the main thread, the last in faulthandler's dump, stands in MindSpore's code."""
-    frames = stack.rpartition("most recent call first):\n")[2].strip().splitlines()
-    return bool(frames) and f"{os.sep}mindspore{os.sep}" in frames[0]
 
 
 def _tail(path: Path) -> bytes:

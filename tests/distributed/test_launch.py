@@ -1,0 +1,313 @@
+"""`launch`: arguments, what a rank sees, what is said of a failure; scripts without MindSpore."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from faults import RANK, marked, run, write
+
+from msnb.distributed.job import launch
+
+SAY = RANK + (
+    "import json\n"
+    "print(json.dumps({'env': dict(os.environ), 'argv': sys.argv, 'path': sys.path[0],\n"
+    "    'file': __file__, 'name': __name__, 'cwd': os.getcwd()}))\n"
+    "print('to stderr', rank, file=sys.stderr)\n"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "目录 with space"
+    made.mkdir()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "sentence"),
+    [
+        ({"world_size": 0}, ValueError, "world_size is the number of ranks, 1 or more, not 0"),
+        ({"world_size": -1}, ValueError, "1 or more, not -1"),
+        ({"world_size": "2"}, TypeError, "world_size is the number of ranks, an int, not '2'"),
+        ({"world_size": True}, TypeError, "an int, not True"),
+        ({"world_size": 2.0}, TypeError, "an int, not 2.0"),
+        ({"timeout": 0}, ValueError, "timeout is a positive number of seconds, not 0"),
+        ({"timeout": float("nan")}, ValueError, "timeout is a positive number of seconds, not nan"),
+        ({"timeout": float("inf")}, ValueError, "timeout is a positive number of seconds, not inf"),
+        ({"timeout": "60"}, ValueError, "not '60'"),
+        ({"start_timeout": -1}, ValueError, "start_timeout is a positive number of seconds"),
+        ({"args": "--epochs 3"}, TypeError, "args is a list of texts, such as"),
+        ({"args": ["--epochs", 3]}, TypeError, "write '3' for 3"),
+        ({"env": ["A=1"]}, TypeError, "env maps names to texts"),
+        ({"env": {"A": 1}}, TypeError, "env maps names to texts"),
+        ({"device_target": "Ascent"}, ValueError, "did you mean Ascend?"),
+        ({"master_port": 80}, ValueError, "master_port is a port from 1024 to 65534, not 80"),
+        ({"master_port": "8118"}, ValueError, "not '8118'"),
+        ({"node_rank": 1}, ValueError, "give hosts, too"),
+        ({"hosts": "a,b", "node_rank": 0}, TypeError, "hosts is a list of host names"),
+        ({"hosts": [], "node_rank": 0}, TypeError, "hosts is a list of host names"),
+        ({"hosts": ["a", ""], "node_rank": 0}, TypeError, "hosts is a list of host names"),
+        ({"hosts": ["a", "b", "a"], "node_rank": 0}, ValueError, "hosts names a twice"),
+        ({"hosts": ["a", "b"]}, TypeError, "which of the 2 hosts this machine is, from 0 to 1"),
+        ({"hosts": ["a", "b"], "node_rank": 2}, ValueError, "from 0 to 1, not 2"),
+        ({"hosts": ["a", "b"], "node_rank": -1}, ValueError, "from 0 to 1, not -1"),
+        ({"hosts": ["a", "b", "c"], "node_rank": 0}, ValueError, "take 3"),
+        ({"hosts": ["x.invalid", "b"], "node_rank": 1}, ValueError, "'x.invalid' has no address"),
+    ],
+)
+def test_arguments_that_make_no_job(folder, change, error, sentence):
+    script = write(folder, "print(1)")
+    with pytest.raises(error) as raised:
+        launch(script, **{"world_size": 2, "progress": False, "log_dir": folder / "logs", **change})
+    assert sentence in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "sentence"),
+    [
+        ("missing.py", FileNotFoundError, "no script"),
+        ("", TypeError, "script is the path of a Python file, not ''"),
+        (7, TypeError, "script is the path of a Python file, not 7"),
+        ("folder", ValueError, "is a folder; name the file in it"),
+        ("a.ipynb", ValueError, "is a notebook: each rank runs a Python file"),
+    ],
+)
+def test_scripts_that_are_none(folder, monkeypatch, name, error, sentence):
+    monkeypatch.chdir(folder)
+    (folder / "folder").mkdir()
+    (folder / "a.ipynb").write_text("{}")
+    with pytest.raises(error) as raised:
+        launch(name, world_size=2, progress=False)
+    assert sentence in str(raised.value)
+
+
+def test_a_log_dir_that_is_a_file(folder):
+    script = write(folder, "print(1)")
+    with pytest.raises(ValueError, match="is a file; name a folder"):
+        launch(script, world_size=1, log_dir=script, progress=False)
+
+
+def test_what_a_rank_sees_and_what_a_job_holds(folder, monkeypatch):
+    script = write(folder, SAY)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TAKEN_AWAY", "1")
+    stale = write(folder / "日志 logs", "of an earlier job", "rank_7.out")
+    job, _ = run(
+        script,
+        monkeypatch,
+        folder,
+        args=["--epochs", "3", "中 文"],
+        env={"OWN": "值", "TAKEN_AWAY": None},
+    )
+    assert job.exit_codes == {0: 0, 1: 0}
+    assert not stale.exists()
+    for rank in (0, 1):
+        seen = json.loads(job.stdout[rank])
+        assert job.stderr[rank] == f"to stderr {rank}\n"
+        assert (job.log_dir / f"rank_{rank}.out").read_text() == job.stdout[rank]
+        wanted = {
+            "MS_ROLE": "MS_WORKER",
+            "MS_WORKER_NUM": "2",
+            "MS_SCHED_HOST": "127.0.0.1",
+            "MS_NODE_ID": str(rank),
+            "RANK_ID": str(rank),
+            "RANK_SIZE": "2",
+            "DEVICE_ID": str(rank),
+            "MSNB_DEVICE_TARGET": "CPU",
+            "OWN": "值",
+        }
+        assert {name: seen["env"].get(name) for name in wanted} == wanted
+        assert "TAKEN_AWAY" not in seen["env"]
+        assert seen["argv"] == [str(script), "--epochs", "3", "中 文"]
+        assert seen["path"] == str(folder)
+        assert (seen["file"], seen["name"], seen["cwd"]) == (
+            str(script),
+            "__main__",
+            str(folder),
+        )
+    # two runs without init() exit with 0, and are no training
+    assert job.report["job"].status == job.report["rank 0"].status == "ok"
+    assert job.report["group"].status == "failed"
+    assert "ranks 0, 1 never joined the group: 2 separate runs" in job.report["group"].summary
+    assert not job.ok
+
+
+def test_the_first_rank_that_failed_is_named_with_its_own_traceback(folder, monkeypatch):
+    write(folder, "def load(path):\n    return open(path).read()\n", "helper.py")
+    script = write(
+        folder,
+        RANK + "import helper\nif rank == 1:\n    helper.load('missing.csv')\ntime.sleep(60)\n",
+    )
+    job, seconds = run(script, monkeypatch, folder)
+    assert seconds < 10
+    assert job.exit_codes[1] == 1
+    assert job.exit_codes[0] == -signal.SIGTERM
+    said = job.report["job"].summary
+    assert said.startswith("rank 1 failed first: raised FileNotFoundError: [Errno 2] No such file")
+    assert job.report["rank 1"].found.splitlines() == [
+        "train.py:5 in <module>",
+        "    helper.load('missing.csv')",
+        "helper.py:2 in load",
+        "    return open(path).read()",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'missing.csv'",
+    ]
+    assert job.report["rank 0"].status == "skipped"
+    assert "Traceback (most recent call last):" in job.stderr[1]
+    assert "bootstrap.py" not in job.stderr[1]
+
+
+def test_a_rank_that_hangs_after_its_error_is_not_waited_for(folder, monkeypatch):
+    script = write(
+        folder,
+        RANK + "import atexit\natexit.register(time.sleep, 60)\n"
+        "if rank == 0:\n    raise ValueError('one\\ntwo')\ntime.sleep(60)\n",
+    )
+    job, seconds = run(script, monkeypatch, folder)
+    assert seconds < 10
+    assert job.report["job"].summary.startswith("rank 0 failed first: raised ValueError: one")
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "sentence"),
+    [
+        ("sys.exit(3)", 3, "raised SystemExit: 3"),
+        ("sys.exit('no data')", 1, "raised SystemExit: no data"),
+        ("os._exit(7)", 7, "exit code 7"),
+        ("os.kill(os.getpid(), 9)", -9, "killed by SIGKILL"),
+    ],
+)
+def test_other_ends(folder, monkeypatch, end, code, sentence):
+    script = write(folder, RANK + f"if rank == 1:\n    {end}\ntime.sleep(60)\n")
+    job, seconds = run(script, monkeypatch, folder)
+    assert seconds < 10
+    assert job.exit_codes[1] == code
+    assert f"rank 1 failed first: {sentence}" in job.report["job"].summary
+
+
+def test_a_hang_shows_where_each_rank_stood(folder, monkeypatch):
+    script = write(
+        folder,
+        RANK + "def wait_for_ever():\n    while True:\n        time.sleep(0.1)\n\n"
+        "def train():\n    wait_for_ever()\n\n"
+        "train()\n",
+    )
+    job, seconds = run(script, monkeypatch, folder, timeout=2)
+    assert seconds < 10
+    said = job.report["job"].summary
+    assert said == "still running after its limit of 2 s, and ended: ranks 0, 1"
+    for rank in (0, 1):
+        assert job.report[f"rank {rank}"].found.splitlines() == [
+            "it stood at train.py:5 in wait_for_ever",
+            "  called from train.py:8 in train",
+            "  called from train.py:10 in <module>",
+        ]
+
+
+def test_what_a_rank_started_ends_with_it(folder, monkeypatch):
+    script = write(
+        folder,
+        RANK + "import subprocess\n"
+        "for own in (False, True):\n"
+        "    subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],\n"
+        "                     start_new_session=own)\n",
+    )
+    job, _ = run(script, monkeypatch, folder)  # asserts that no process is left
+    assert job.exit_codes == {0: 0, 1: 0}
+
+
+def test_a_syntax_error_is_found_before_anything_starts(folder, monkeypatch):
+    script = write(folder, "import os\nprint(1\n")
+    job, seconds = run(script, monkeypatch, folder)
+    assert seconds < 3
+    assert job.exit_codes == {}
+    check = job.report["script"]
+    assert check.status == "failed"
+    assert check.summary == "line 2: SyntaxError: '(' was never closed; nothing was started"
+    assert (check.found, check.remedy) == ("print(1", "mend train.py, line 2")
+    assert list(job.log_dir.glob("rank_*")) == []
+
+
+def test_a_syntax_error_that_only_compiling_finds(folder, monkeypatch):
+    job, _ = run(write(folder, "x = 1\nreturn x\n"), monkeypatch, folder)
+    assert "line 2: SyntaxError: 'return' outside function" in job.report["script"].summary
+
+
+def test_more_ranks_than_cores_is_noted(folder, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    job, _ = run(write(folder, "import time\n"), monkeypatch, folder)
+    assert job.report["cores"].status == "skipped"
+    assert "2 ranks share 1 core: right, but slow" in job.report["cores"].summary
+
+
+def test_more_ranks_than_devices_is_refused(folder, monkeypatch):
+    script = write(folder, "import time\n")
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "0,3")
+    job, _ = run(script, monkeypatch, folder, world_size=3, device_target="Ascend")
+    assert job.exit_codes == {}
+    assert "3 ranks on a machine with 2 Ascend devices; nothing" in job.report["devices"].summary
+    assert job.report["devices"].remedy == "world_size=2"
+
+
+def test_progress_is_one_line_on_stderr(folder, capsys):
+    script = write(folder, "import time\n")
+    job = launch(script, world_size=1, log_dir=folder / "logs")
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert printed.err.startswith("launch train.py: 1 rank on CPU, ok after ")
+    assert printed.err.endswith(f"s; logs: {job.log_dir}\n")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_end_of_the_caller_is_the_end_of_the_job(folder, monkeypatch, signum):
+    script = write(folder, RANK + "print('here', flush=True)\ntime.sleep(600)\n")
+    marker = f"MSNB_TEST_{os.getpid()}_{signum.name}"
+    code = (
+        "import sys; from msnb.distributed.job import launch\n"
+        f"launch({str(script)!r}, world_size=2, log_dir={str(folder / 'logs')!r})"
+    )
+    caller = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, marker: "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_for(lambda: all(_text(folder / "logs" / f"rank_{r}.out") for r in (0, 1)), 30)
+        assert len(marked(marker)) >= 4  # caller, watcher, two ranks, perhaps the scheduler
+        caller.send_signal(signum)
+        _, said = caller.communicate(timeout=20)
+        assert ("KeyboardInterrupt" in said) == (signum == signal.SIGINT)
+        wait_for(lambda: not marked(marker), 10)
+    finally:
+        caller.kill()
+
+
+def wait_for(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.1)
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def test_the_ranks_die_with_a_watcher_that_is_killed(folder, monkeypatch):
+    script = write(
+        folder,
+        RANK + "import signal\nif rank == 1:\n    time.sleep(0.5)\n"
+        "    os.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(600)\n",
+    )
+    job, seconds = run(script, monkeypatch, folder, patience=5)
+    assert seconds < 20
+    assert job.report["job"].status == "error"
+    assert "the process that watched the ranks ended by itself" in job.report["job"].summary
