@@ -1,7 +1,8 @@
-"""The state of a training run in one file, from which it continues bit by bit.
+"""Checkpoints: weights alone, or the state of a training run that then continues bit by bit.
 
 ``save_checkpoint`` and ``load_checkpoint`` keep weights, optimizer, step, random state, and the
-positions in the data and in the log. ``boundary`` makes a net with Dropout continue exactly too.
+positions in the data and in the log; of weights they also read and write PyTorch's files.
+``boundary`` makes a net with Dropout continue exactly too.
 """
 
 from __future__ import annotations
@@ -9,40 +10,20 @@ from __future__ import annotations
 import json
 import os
 import random
-import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from msnb.log import TrainLog, _whole
+from msnb.stored import ENDINGS, CheckpointError, Stored, read, write
 
 __all__ = ["CheckpointError", "Resumed", "boundary", "load_checkpoint", "save_checkpoint"]
 
-_STATE = "msnb.state"  # the first entry: everything that is no tensor, as JSON
+TRAINING = (".ckpt", ".safetensors")  # formats that hold more than weights
+
 _OPTIMIZER, _SCALER = "msnb.optimizer.", "msnb.scaler."  # what these entries' names begin with
-_FORMAT = 1
-
-
-class CheckpointError(ValueError):
-    """A file that is no checkpoint, is damaged, or does not fit; nothing was loaded from it.
-
-    ``missing``, ``unexpected`` and ``mismatched`` list the names of what does not fit.
-
-    >>> CheckpointError("last.ckpt is cut short").missing
-    ()
-    """
-
-    def __init__(
-        self,
-        message: str,
-        missing: tuple[str, ...] = (),
-        unexpected: tuple[str, ...] = (),
-        mismatched: tuple[str, ...] = (),
-    ) -> None:
-        super().__init__(message)
-        self.missing, self.unexpected, self.mismatched = missing, unexpected, mismatched
 
 
 @dataclass(frozen=True)
@@ -51,11 +32,17 @@ class Resumed:
 
     ``step`` steps were done, ``batch`` of them in the current pass over the data; ``epoch`` and
     ``extra`` are what ``save_checkpoint`` was given. ``step`` and ``epoch`` are None where it was
-    given none. ``loaded`` counts the net's parameters; ``missing``, ``unexpected`` and
-    ``mismatched`` are empty unless ``strict=False``.
+    given none. ``loaded`` counts the net's parameters that were loaded, of ``count``.
+    ``missing`` (in the file), ``unexpected`` (there), ``mismatched`` (another shape: not loaded)
+    and ``cast`` (another dtype: loaded) are empty unless ``strict=False``; ``left_out`` maps names
+    to the reason. ``checksum`` is the kind of checksum that agreed; where it is empty, the file
+    has none, and is not verifiable. ``print`` says all of it.
 
-    >>> list(Resumed(Path("a.ckpt"), step=5, batch=2).rest([10, 11, 12, 13]))
+    >>> resumed = Resumed(Path("a.ckpt"), step=5, batch=2, loaded=8, count=8)
+    >>> list(resumed.rest([10, 11, 12, 13]))
     [12, 13]
+    >>> print(resumed)
+    a.ckpt: 8 of 8 parameters loaded; not verifiable: the file carries no checksum
     """
 
     path: Path
@@ -64,9 +51,13 @@ class Resumed:
     batch: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict)
     loaded: int = 0
+    count: int = 0
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
     mismatched: tuple[str, ...] = ()
+    cast: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    checksum: str = ""
 
     def rest(self, loader: Any) -> Iterator[Any]:
         """The batches of the interrupted pass that were not trained on yet.
@@ -74,6 +65,17 @@ class Resumed:
         Those before are read and dropped.
         """
         return islice(iter(loader), self.batch, None)
+
+    def __str__(self) -> str:
+        seal = (
+            f"{self.checksum} agrees"
+            if self.checksum
+            else "not verifiable: the file carries no checksum"
+        )
+        lines = [f"{self.path}: {self.loaded} of {self.count} parameters loaded; {seal}"]
+        left = tuple(f"{name} ({reason})" for name, reason in self.left_out.items())
+        lists = (self.missing, self.unexpected, self.mismatched, self.cast)
+        return "\n".join([*lines, *_listed(*lists), *_line("left out", left)])
 
 
 def save_checkpoint(
@@ -88,33 +90,61 @@ def save_checkpoint(
     log: TrainLog | None = None,
     scaler: Any = None,
     extra: Mapping[str, Any] | None = None,
+    framework: str | None = None,
 ) -> Path:
-    """Write the state of a training run to the file ``path``, whole or not at all.
+    """Write weights, or the state of a training run, to the file ``path``, whole or not at all.
 
     The weights alone, or, with ``optimizer``, all that training needs to go on: its state (moments,
     step, learning rate), and the random states of Python, NumPy and MindSpore, as far as MindSpore
     gives its own (see ``boundary``).
 
-    - ``path``: ends in ``.ckpt``; missing folders are made; a file of that name is replaced
+    - ``path``: its ending chooses the format; missing folders are made; a file of that name is
+      replaced
     - ``step``, ``epoch``, ``batch``: steps done, the epoch, and batches done in this pass over
       ``loader``, one of ``msnb.data``, whose order is saved
     - ``log``: a TrainLog that has the line of ``step`` already; its length is saved, so that lines
       of steps that will be repeated can be cut off
     - ``scaler``: a ``mindspore.amp.DynamicLossScaler``
     - ``extra``: what else you want back, plain values that JSON can hold
+    - ``framework``: ``"torch"`` gives a ``.safetensors`` file PyTorch's names and layout
 
-    The file is a MindSpore checkpoint with its CRC, so ``mindspore.load_checkpoint`` reads it too:
-    the weights have the parameters' names. It is written under another name in the same folder,
-    flushed to the disk, and renamed; ``kill -9`` leaves the old file or the new one.
+    ``.safetensors`` is the format to prefer: any framework reads it, nothing in it can be executed,
+    and a SHA-256 over names, dtypes, shapes and numbers is in its metadata. ``.ckpt`` is
+    MindSpore's, with its CRC. ``mindspore.load_checkpoint`` reads both: the weights have the
+    parameters' names. ``.pth`` and ``.pt`` are for PyTorch and hold weights alone, under the names
+    and in the layout of PyTorch's layers (BatchNorm's ``gamma`` is ``weight``); there
+    ``module.load_state_dict(torch.load(path, weights_only=True))`` reads them, strictly.
+
+    The file is written under another name in the same folder, flushed to the disk, and renamed;
+    ``kill -9`` leaves the old file or the new one.
 
     Returns the path. Raises ``TypeError`` or ``ValueError`` for a bad argument, ``OSError`` where
     the file cannot be written.
 
     >>> save_checkpoint("runs/last.ckpt", net, optimizer, step=100)  # doctest: +SKIP
     PosixPath('runs/last.ckpt')
+    >>> save_checkpoint("lenet.safetensors", net)  # doctest: +SKIP
+    PosixPath('lenet.safetensors')
     """
-    target = _as_path(path)
+    target = _as_path(path, ENDINGS)
     _check_sides(net, optimizer, loader, log)
+    if _for_torch(target, framework):
+        given = {
+            "optimizer": optimizer,
+            "step": step,
+            "epoch": epoch,
+            "batch": batch or None,
+            "loader": loader,
+            "log": log,
+            "scaler": scaler,
+            "extra": extra,
+        }
+        if more := [name for name, value in given.items() if value is not None]:
+            raise ValueError(
+                f"a file for PyTorch holds weights alone: leave out {', '.join(more)}, or save "
+                "MindSpore's state as .ckpt or .safetensors"
+            )
+        return write(target, _torch_entries(net), {}, framework="torch")
     state: dict[str, Any] = {
         "step": None if step is None else _counted("step", step),
         "epoch": None if epoch is None else _counted("epoch", epoch),
@@ -141,8 +171,7 @@ def save_checkpoint(
         state["optimizer"] = type(optimizer).__name__
         state["rates"] = _group_rates(optimizer)
         state["random"] = _random_state()
-    _write_file(target, _collect(net, optimizer, scaler), state)
-    return target
+    return write(target, _collect(net, optimizer, scaler), state)
 
 
 def load_checkpoint(
@@ -154,23 +183,36 @@ def load_checkpoint(
     log: TrainLog | None = None,
     scaler: Any = None,
     strict: bool = True,
+    skip: str | Sequence[str] = (),
+    add_prefix: str = "",
+    remove_prefix: str = "",
 ) -> Resumed:
-    """Load what ``save_checkpoint`` saved, all of it or nothing; returns where training goes on.
+    """Load a file of weights, or what ``save_checkpoint`` saved, all of it or nothing.
 
-    Give the same things as when saving. The net alone gets the weights alone; with ``optimizer``
-    also the random states are restored, and its learning rate is the checkpoint's. ``loader.order``
-    is set to the interrupted pass, whose other batches are ``resumed.rest(loader)``. ``log``, newly
-    opened, continues the run: lines written after the checkpoint are cut off, since their steps are
-    done again, under the same run id.
+    The file is one of ``save_checkpoint``, a ``.ckpt`` or ``.safetensors`` of MindSpore, or one of
+    PyTorch (``.safetensors``, ``.pth``, ``.pt``), told by its content; nothing in it is executed.
+    The names and layouts of PyTorch are matched as ``msnb.copy_weights`` matches them.
+
+    To go on training give the same things as when saving. The net alone gets the weights alone;
+    with ``optimizer`` also the random states are restored, and its learning rate is the
+    checkpoint's. ``loader.order`` is set to the interrupted pass, whose other batches are
+    ``resumed.rest(loader)``. ``log``, newly opened, continues the run: lines written after the
+    checkpoint are cut off, since their steps are done again, under the same run id.
 
     Strict means: every parameter of the net is in the file and the other way round, with the same
-    shape and dtype. With ``strict=False`` what has the same name and shape is loaded, and cast, and
-    the result lists the rest; the optimizer and the others are always strict.
+    shape and dtype. The error lists all that is not, and where another prefix or other classes
+    explain it, what to type. With ``strict=False`` what has the same name and shape is loaded, and
+    cast, and the result lists the rest; nothing at all is still an error, and the optimizer and
+    the others are always strict.
 
-    A file of ``mindspore.save_checkpoint`` will do for the weights alone.
+    - ``skip``: layers or parameters, of the net or the file, to leave alone: the head of a net for
+      other classes
+    - ``add_prefix``, ``remove_prefix``: what the file's names lack, or have too much, at their
+      beginning; of both, ``remove_prefix`` comes first
 
-    It may be called in the middle of training too: unlike ``mindspore.load_param_into_net``, it
-    does not cut the parameters off from an optimizer that has stepped.
+    It may be called in the middle of training, and after ``ms.jit`` has compiled the net: unlike
+    ``mindspore.load_param_into_net``, it does not cut the parameters off from an optimizer that has
+    stepped. The result says whether the file carries a checksum: all agreed, or there is none.
 
     Raises ``FileNotFoundError``; ``ValueError`` where the log is not the run's, or goes on with
     another run; and ``CheckpointError`` (a ``ValueError``) for another kind of file, one that is
@@ -180,15 +222,25 @@ def load_checkpoint(
     >>> resumed = load_checkpoint("runs/last.ckpt", net, optimizer, log=log)  # doctest: +SKIP
     >>> resumed.step  # doctest: +SKIP
     100
+    >>> print(load_checkpoint("resnet.pth", net, skip=["fc"]))  # doctest: +SKIP
+    resnet.pth: 100 of 102 parameters loaded; CRC-32 of each record agrees
+      left out (4): fc.weight (skipped, as asked), fc.bias (skipped, as asked), ...
     """
     source = _as_path(path)
     _check_sides(net, optimizer, loader, log)
-    entries, state = _read_file(source)
+    skips = [skip] if isinstance(skip, str) else [str(name) for name in skip]
+    if optimizer is not None and (skips or add_prefix or remove_prefix):
+        raise ValueError(
+            "an optimizer's state belongs to the weights as they were: leave optimizer out, or "
+            "skip and the prefixes"
+        )
+    stored = read(source)
+    state = stored.state
     for name, thing, kept in (
         ("optimizer", optimizer, "optimizer" in state),
         ("loader", loader, "loader" in state),
         ("log", log, "log" in state),
-        ("scaler", scaler, any(entry.startswith(_SCALER) for entry in entries)),
+        ("scaler", scaler, any(entry.startswith(_SCALER) for entry in stored.entries)),
     ):
         if thing is not None and not kept:
             raise CheckpointError(
@@ -203,26 +255,26 @@ def load_checkpoint(
         )
     if loader is not None:
         _check_data(source, loader, state["loader"])
-    weights = {n: e for n, e in entries.items() if not n.startswith("msnb.")}
-    own = {p.name: p for p in net.get_parameters()}
-    missing, unexpected, mismatched, pairs = _pair(weights, own, cast=not strict)
-    if strict and (missing or unexpected or mismatched):
-        raise _unfit(source, "the net", len(own), missing, unexpected, mismatched)
+    weights = {n: e for n, e in stored.entries.items() if not n.startswith("msnb.")}
+    fits = _Fits(stored, net, weights)
+    fit = fits.one(skips, add_prefix, remove_prefix)
+    if not fit.matches or (strict and not fit.complete):
+        raise _unfit(source, "the net", fit, fits.advice(fit, skips, add_prefix, remove_prefix))
+    matches = list(fit.matches)
     for what, prefix, thing in (
         ("the optimizer", _OPTIMIZER, _optimizer_parameters(optimizer)),
         ("the scaler", _SCALER, _scaler_parameters(scaler)),
     ):
         if thing is not None:
-            saved = {n[len(prefix) :]: e for n, e in entries.items() if n.startswith(prefix)}
-            *bad, more = _pair(saved, thing, cast=False)
-            if any(bad):
-                raise _unfit(source, what, len(thing), *bad)
-            pairs += more
+            saved = {n[len(prefix) :]: e for n, e in stored.entries.items() if n.startswith(prefix)}
+            other = _by_names(saved, thing, [])
+            if not other.complete:
+                raise _unfit(source, what, other)
+            matches += other.matches
     if log is not None:
         log._check_rewind(state["log"])
 
-    for parameter, tensor in pairs:
-        _assign(parameter, tensor)
+    _assign(source, matches)
     if optimizer is not None:
         for group, rate in zip(getattr(optimizer, "param_groups", ()), state["rates"], strict=True):
             _set_rate(group, rate)
@@ -237,10 +289,14 @@ def load_checkpoint(
         epoch=state.get("epoch"),
         batch=state.get("batch", 0),
         extra=state.get("extra", {}),
-        loaded=sum(parameter.name in own for parameter, _ in pairs),
-        missing=missing,
-        unexpected=unexpected,
-        mismatched=mismatched,
+        loaded=len(fit.matches),
+        count=fit.count,
+        missing=fit.missing,
+        unexpected=fit.unexpected,
+        mismatched=fit.mismatched,
+        cast=fit.cast,
+        left_out=fit.left_out,
+        checksum=stored.checksum,
     )
 
 
@@ -295,15 +351,56 @@ def boundary(seed: int, step: int, net: Any) -> None:
 # What is in a run
 
 
-def _assign(parameter: Any, tensor: Any) -> None:
-    from mindspore import bfloat16, context, ops
+def _assign(source: Path, matches: list[Any]) -> None:
+    """Write all values, or none: they are read back, and restored where one is not as it should."""
+    from msnb.parity.weights import _planned, _written
 
-    tensor = tensor.astype(parameter.dtype)
-    if parameter.dtype == bfloat16 and context.get_context("device_target") == "CPU":
-        parameter.set_data(tensor)  # there is no Assign for it, and no training either
-    else:
-        # Not set_data: after the optimizer's first step it cuts the parameter off from it.
-        ops.assign(parameter, tensor)
+    plans, casts = _planned(matches)
+    if bad := [check for check in casts if not check]:
+        raise CheckpointError(f"{source}: {bad[0].summary}; {bad[0].remedy}; nothing was loaded")
+    outcome = _written(plans)
+    if not outcome:
+        raise CheckpointError(f"{source}: {outcome.summary}; nothing was loaded")
+
+
+def _for_torch(target: Path, framework: str | None) -> bool:
+    if framework not in (None, "mindspore", "torch"):
+        raise ValueError(f"framework is 'mindspore' or 'torch', not {framework!r}")
+    pickled = target.suffix in (".pth", ".pt")
+    if (framework == "torch" and target.suffix == ".ckpt") or (
+        framework == "mindspore" and pickled
+    ):
+        other = "MindSpore's" if target.suffix == ".ckpt" else "PyTorch's"
+        raise ValueError(
+            f"{target.suffix} is {other} format; for framework={framework!r} use .safetensors"
+        )
+    return pickled or framework == "torch"
+
+
+def _torch_entries(net: Any) -> dict[str, Any]:
+    """The net's weights under PyTorch's names and in its layout."""
+    import mindspore as ms
+    import numpy as np
+
+    from msnb.parity.arrays import to_numpy
+    from msnb.parity.sides import joined, ms_side
+
+    side = ms_side(net)
+    if side.hidden:
+        raise ValueError(
+            f"MindSpore does not see {', '.join(side.hidden[:6])}: layers in a Python list or dict "
+            "are not saved; use nn.CellList"
+        )
+    entries = {}
+    for layer in side.layers:
+        for leaf, slot in layer.slots.items():
+            if slot.role == "temporary":
+                continue
+            array, dtype = to_numpy(slot.value, slot.name)
+            array = np.ascontiguousarray(slot.back(array)).reshape(slot.shape)
+            value = ms.Tensor(array, ms.bfloat16) if dtype == "bfloat16" else array
+            entries.update({joined(path, leaf): value for path in (layer.path, *layer.also)})
+    return entries
 
 
 def _collect(net: Any, optimizer: Any, scaler: Any = None) -> dict[str, Any]:
@@ -413,155 +510,247 @@ def _check_data(source: Path, loader: Any, saved: Mapping[str, Any]) -> None:
         raise CheckpointError(f"{source} was saved with other data: loader's {what}")
 
 
-# The file
+# What fits
 
 
-def _write_file(target: Path, entries: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    import mindspore
-    import numpy as np
+@dataclass
+class _Fit:
+    """Which entry of a file goes into which parameter, and what remains on either side.
 
-    text = json.dumps({"format": _FORMAT, "entries": list(entries), **state})
-    first = mindspore.Tensor(np.frombuffer(text.encode(), np.uint8).copy())
-    data = [{"name": _STATE, "data": first}]
-    data += [{"name": name, "data": value} for name, value in entries.items()]
-    partial = _partial(target)
-    if target.is_dir():
-        raise IsADirectoryError(f"{str(target)!r} is a folder; name a file in it")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _clear_partials(target)
-        mindspore.save_checkpoint(data, str(partial), crc_check=True)
-        with open(partial, "rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(target)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except Exception as error:  # MindSpore makes a RuntimeError of a full disk
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise OSError(
-            f"cannot write the checkpoint {str(target)!r}: {reason}; what was in that file before "
-            "is untouched"
-        ) from error
-    finally:
-        for left in (partial, partial.with_suffix(".tmp")):  # the second is MindSpore's
-            left.unlink(missing_ok=True)
+    ``taken`` holds the names of the file in ``matches``; ``hints`` say what PyTorch's names need.
+    """
+
+    count: int
+    matches: list[Any] = field(default_factory=list)
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+    mismatched: tuple[str, ...] = ()
+    cast: tuple[str, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
+    clashing: tuple[str, ...] = ()  # the bare names of what is mismatched, on both sides
+    classes: tuple[str, ...] = ()  # layers whose first dimension alone is another
+    hints: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return not (
+            self.missing or self.unexpected or self.mismatched or self.cast or self.hints
+        ) and bool(self.matches)
 
 
-def _partial(target: Path) -> Path:
-    return target.with_name(f".{target.stem}.{socket.gethostname()}-{os.getpid()}.partial.ckpt")
+class _Fits:
+    """How the weights of a file fit a net, under one prefix or another."""
+
+    def __init__(self, stored: Stored, net: Any, weights: Mapping[str, Any]) -> None:
+        self.net, self.weights = net, weights
+        self.path, self.torch = stored.path, stored.framework == "torch"
+        self.own = {p.name: p for p in net.get_parameters()}
+        if self.torch and set(weights) == set(self.own):
+            self.torch = False  # MindSpore's names, from a tool that does not say so
+
+    def one(self, skip: list[str], add: str, remove: str) -> _Fit:
+        if remove and not any(name.startswith(remove) for name in self.weights):
+            raise ValueError(
+                f"remove_prefix: no name in {self.path} begins with {remove!r}; "
+                f"they begin as in {next(iter(self.weights), 'nothing')!r}"
+            )
+        weights = {add + name.removeprefix(remove): value for name, value in self.weights.items()}
+        if self.torch:
+            return _by_pairing(weights, self.net, len(self.own), skip)
+        return _by_names(weights, self.own, skip)
+
+    def advice(self, fit: _Fit, skip: list[str], add: str, remove: str) -> list[str]:
+        """What to type, tried out; nothing where nothing simple helps."""
+        best, prefixes = fit, (add, remove)
+        if not (add or remove or self.torch):
+            for pair in _prefixes(list(self.weights), list(self.own)):
+                other = self.one([], *pair)
+                if len(other.matches) > len(best.matches):
+                    best, prefixes = other, pair
+        lines = []
+        add, remove = prefixes
+        if best is not fit:
+            verbs = [f"remove prefix `{remove}`"] * bool(remove) + [f"add prefix `{add}`"] * bool(
+                add
+            )
+            lines.append(
+                f"{' and '.join(verbs)} and {len(best.matches)} of {best.count} parameters fit"
+            )
+        lines += [
+            f"{name}: another number of classes? Skip the head and train it anew"
+            for name in best.classes
+        ]
+        skips = list(skip)
+        if not best.complete and 2 * len(best.matches) >= best.count:
+            good = {name for m in best.matches for name in (m.torch_name, m.ms_name)}
+            rest = (*best.missing, *best.unexpected, *best.clashing)
+            rest += tuple(entry.partition(" (")[0] for entry in best.cast)
+            skips += _groups(rest, good - set(rest))
+            try:
+                best = self.one(skips, add, remove)
+            except ValueError:
+                return lines
+        if best.complete:
+            words = [repr(self.path.name), "net"]
+            words += [
+                f"{k}={v!r}" for k, v in (("add_prefix", add), ("remove_prefix", remove)) if v
+            ]
+            words += [f"skip={skips}"] * bool(skips)
+            lines.append(f"load_checkpoint({', '.join(words)})")
+            if skips:
+                lines[-1] += f"  # loads {len(best.matches)} of {best.count}"
+        return lines
 
 
-def _clear_partials(target: Path) -> None:
-    """Remove what processes of this machine left that were killed while they wrote."""
-    start = f".{target.stem}.{socket.gethostname()}-"
-    for file in target.parent.iterdir():
-        name = file.name
-        if not (name.startswith(start) and name.endswith((".partial.ckpt", ".partial.tmp"))):
-            continue
-        number = name[len(start) :].partition(".")[0]
-        if number.isdigit() and not Path("/proc", number).exists():
-            file.unlink(missing_ok=True)
+def _by_names(saved: Mapping[str, Any], own: Mapping[str, Any], skip: list[str]) -> _Fit:
+    from msnb.parity.arrays import to_numpy
+    from msnb.parity.weights import Match
 
+    def same(array: Any) -> Any:
+        return array
 
-def _read_file(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Entries (name -> Parameter) and the state, empty for a file of MindSpore's own."""
-    import mindspore
-
-    from msnb.weightfile import identify
-
-    if source.is_dir():
-        raise CheckpointError(f"{source} is a folder: name the checkpoint in it")
-    if not source.is_file():
-        raise FileNotFoundError(f"there is no checkpoint {str(source)!r}")
-    what = identify(source)
-    if what != "a MindSpore checkpoint":
-        raise CheckpointError(f"{source} is {_named(what)}, not a MindSpore checkpoint")
-    with open(source, "rb") as file:
-        ours = _STATE.encode() in file.read(64)
-        file.seek(max(source.stat().st_size - 17, 0))
-        sealed = file.read(7) == b"crc_num"
-    if ours and not sealed:
-        raise CheckpointError(f"{source} is cut short: its checksum at the end is not there")
-    try:
-        entries = mindspore.load_checkpoint(str(source), crc_check=True)
-    except Exception as error:  # ValueError for most damage, others from inside protobuf
-        raise CheckpointError(
-            f"{source} is damaged: its checksum or its structure is wrong; take an older "
-            f"checkpoint ({type(error).__name__})"
-        ) from None
-    if not ours:
-        return entries, {}
-    try:
-        state = json.loads(entries.pop(_STATE).asnumpy().tobytes())
-        number, names = state["format"], state["entries"]
-    except (KeyError, ValueError, TypeError):
-        raise CheckpointError(f"{source} is damaged: its first entry cannot be read") from None
-    if number != _FORMAT:
-        raise CheckpointError(
-            f"{source} has format {number}, and this msnb reads format {_FORMAT}: load it with the "
-            "msnb that wrote it, or a newer one"
-        )
-    if list(entries) != names:
-        raise CheckpointError(f"{source} is damaged: it does not hold the entries it lists")
-    return entries, state
-
-
-def _pair(
-    saved: Mapping[str, Any], own: Mapping[str, Any], *, cast: bool
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], list[tuple[Any, Any]]]:
-    """Missing, unexpected and mismatched names, and what can be assigned: (parameter, value)."""
-    mismatched, pairs = [], []
-    for name in [name for name in own if name in saved]:
+    left: dict[str, str] = {}
+    for name in skip:
+        below = [n for n in (*own, *saved) if n == name or n.startswith(f"{name}.")]
+        if not below:
+            raise ValueError(f"skip: {name!r} is no layer or parameter of the net or of the file")
+        left.update(dict.fromkeys(below, "skipped, as asked"))
+    fit = _Fit(len(own), left_out=left)
+    mismatched, cast, clashing, classes = [], [], [], []
+    for name in (name for name in own if name in saved and name not in left):
         have, want = saved[name], own[name]
-        kinds = [(str(t.dtype).lower(), tuple(t.shape)) for t in (have, want)]
-        if kinds[0] != kinds[1]:
-            (a, b), (c, d) = kinds
-            mismatched.append(f"{name} ({a}{list(b)} in the file, {c}{list(d)} here)")
-            if not cast or b != d:
-                continue
-        pairs.append((want, have))
-    return (
-        tuple(name for name in own if name not in saved),
-        tuple(name for name in saved if name not in own),
-        tuple(mismatched),
-        pairs,
+        dtypes = [to_numpy(value, name)[1] for value in (have, want)]
+        shapes = [tuple(int(n) for n in value.shape) for value in (have, want)]
+        (a, c), (b, d) = dtypes, shapes
+        text = f"{name} ({a}{list(b)} in the file, {c}{list(d)} here)"
+        if b != d:
+            mismatched.append(text)
+            clashing.append(name)
+            if b and d and b[1:] == d[1:]:
+                classes.append(f"{name} {b[0]} in the file, {d[0]} here")
+            continue
+        if a != c:
+            cast.append(text)
+        fit.matches.append(Match(name, name, "", have, want, same, same, (None, True)))
+    fit.missing = tuple(name for name in own if name not in saved and name not in left)
+    fit.unexpected = tuple(name for name in saved if name not in own and name not in left)
+    fit.mismatched, fit.cast = tuple(mismatched), tuple(cast)
+    fit.clashing, fit.classes = tuple(clashing), tuple(classes)
+    return fit
+
+
+def _by_pairing(saved: Mapping[str, Any], net: Any, count: int, skip: list[str]) -> _Fit:
+    from msnb.parity.arrays import to_numpy
+    from msnb.parity.weights import pair
+
+    pairing = pair(saved, net, skip=skip)
+    fit = _Fit(count, matches=pairing.matched, left_out={**pairing.dropped, **pairing.kept})
+    lost = set(pairing.unmatched_torch)
+    shapes = [problem for problem in pairing.problems if problem.id in lost]
+    summaries = " ".join(problem.summary for problem in shapes)
+    fit.mismatched = tuple(f"{problem.id} ({problem.summary})" for problem in shapes)
+    clashing = {problem.id for problem in shapes}
+    ours = [name for name in pairing.unmatched_mindspore if f"({name})" in summaries]
+    fit.clashing = (*clashing, *ours)
+    fit.missing = tuple(n for n in pairing.unmatched_mindspore if n not in ours)
+    fit.unexpected = tuple(n for n in pairing.unmatched_torch if n not in clashing)
+    fit.classes = tuple(p.id for p in shapes if " outputs against " in p.summary)
+    cast = []
+    for match in pairing.matched:
+        theirs, here = (to_numpy(v, match.ms_name)[1] for v in (match.source, match.target))
+        if theirs != here:
+            cast.append(f"{match.ms_name} ({theirs} in the file, {here} here)")
+    fit.cast = tuple(cast)
+    fit.hints = tuple(
+        f"{problem.id}: {problem.summary}; {problem.remedy}"
+        for problem in pairing.problems
+        if problem not in shapes
     )
+    return fit
 
 
-def _unfit(
-    source: Path,
-    what: str,
-    count: int,
-    missing: tuple[str, ...],
-    unexpected: tuple[str, ...],
-    mismatched: tuple[str, ...],
-) -> CheckpointError:
-    lines = [f"{source} does not fit {what} with its {count} parameters; nothing was loaded"]
-    for title, names in (
-        ("not in the file", missing),
-        ("in the file alone", unexpected),
-        ("of another shape or dtype", mismatched),
-    ):
-        if names:
-            lines.append(f"  {title} ({len(names)}): {', '.join(names)}")
-    if what == "the net":
+def _prefixes(saved: list[str], own: list[str]) -> list[tuple[str, str]]:
+    """(add, remove): the prefixes between names of the file and of the net, most frequent first."""
+
+    def ends(names: Iterable[str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in names:
+            words = name.split(".")
+            for i in range(len(words)):
+                found.setdefault(".".join(words[i:]), []).append(".".join([*words[:i], ""]))
+        return found
+
+    theirs, ours = ends(saved), ends(own)
+    votes: dict[tuple[str, str], int] = {}
+    for end in theirs.keys() & ours.keys():
+        for remove in theirs[end][:4]:
+            for add in ours[end][:4]:
+                if not (add and remove and add.split(".")[-2] == remove.split(".")[-2]):
+                    votes[add, remove] = votes.get((add, remove), 0) + 1
+    ranked = sorted(votes, key=lambda pair: (-votes[pair], len(pair[0]) + len(pair[1]), pair))
+    return [pair for pair in ranked if pair != ("", "")][:5]
+
+
+def _groups(names: Iterable[str], good: Iterable[str]) -> list[str]:
+    """The shortest layers that hold these names and none of the good ones."""
+    above = {
+        ".".join(words[:i])
+        for words in (name.split(".") for name in good)
+        for i in range(1, len(words) + 1)
+    }
+    found: dict[str, None] = {}
+    for name in names:
+        words = name.split(".")
+        tries = (".".join(words[:i]) for i in range(1, len(words) + 1))
+        found[next((t for t in tries if t not in above), name)] = None
+    return list(found)
+
+
+def _line(title: str, names: Sequence[str]) -> list[str]:
+    return [f"  {title} ({len(names)}): {', '.join(names)}"] if names else []
+
+
+def _listed(
+    missing: Sequence[str],
+    unexpected: Sequence[str],
+    mismatched: Sequence[str],
+    cast: Sequence[str],
+) -> list[str]:
+    return [
+        *_line("not in the file", missing),
+        *_line("in the file alone", unexpected),
+        *_line("of another shape", mismatched),
+        *_line("of another dtype", cast),
+    ]
+
+
+def _unfit(source: Path, what: str, fit: _Fit, advice: Sequence[str] = ()) -> CheckpointError:
+    lists = (fit.missing, fit.unexpected, fit.mismatched, fit.cast)
+    exact = len(fit.matches) - len(fit.cast)
+    lines = [
+        f"{source} does not fit {what}: {exact} of its {fit.count} parameters fit; nothing was "
+        "loaded",
+        *_listed(*lists),
+        *(f"  {hint}" for hint in fit.hints),
+        *(f"  {line}" for line in advice),
+    ]
+    if any("names={" in hint for hint in fit.hints):
+        lines.append("  names={...} is an argument of msnb.copy_weights(path, net)")
+    if what == "the net" and fit.matches:
         lines.append("  strict=False loads what has the same name and shape")
-    return CheckpointError("\n".join(lines), missing, unexpected, mismatched)
+    return CheckpointError("\n".join(lines), *lists)
 
 
 # Arguments
 
 
-def _as_path(path: Any) -> Path:
+def _as_path(path: Any, endings: Sequence[str] = ()) -> Path:
     if not isinstance(path, (str, os.PathLike)) or not str(path).strip():
         raise TypeError(f"a checkpoint needs a path such as 'runs/last.ckpt', not {path!r}")
     found = Path(path).expanduser()
-    if found.suffix != ".ckpt":
+    if endings and found.suffix not in endings:
         raise ValueError(
-            f"a checkpoint's name ends in .ckpt, as MindSpore wants it: {str(found) + '.ckpt'!r}, "
+            f"a checkpoint's name ends in {' or '.join(endings)}: {str(found) + endings[0]!r}, "
             f"not {str(found)!r}"
         )
     return found
@@ -589,15 +778,6 @@ def _counted(name: str, value: Any) -> int:
     if number < 0:
         raise ValueError(f"{name} is 0 or more, not {value!r}")
     return number
-
-
-def _named(what: str) -> str:
-    return {
-        "PyTorch": "a PyTorch file",
-        "pickle": "a pickle, perhaps an old PyTorch file",
-        "safetensors": "a safetensors file",
-        "TorchScript": "a TorchScript file",
-    }.get(what, what)
 
 
 def _article(name: str) -> str:

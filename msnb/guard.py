@@ -151,7 +151,7 @@ class StepGuard:
         from mindspore import nn
         from mindspore.experimental import optim
 
-        from msnb.checkpoint import _as_path
+        from msnb.checkpoint import TRAINING, _as_path
 
         if net is not None and not isinstance(net, nn.Cell):
             raise TypeError(f"net is a mindspore nn.Cell or None, not {_shown(net)}")
@@ -191,7 +191,7 @@ class StepGuard:
         self._held = list(optimizer.parameters)
         self._order = self._held if params is None else list(params)
         self._stop, self._every, self._log = stop, every, log
-        self._checkpoint = None if checkpoint is None else _as_path(checkpoint)
+        self._checkpoint = None if checkpoint is None else _as_path(checkpoint, TRAINING)
         self._max_norm, self._explosion = max_norm, explosion
         self._constant, self._accumulate, self._max_skips = constant, accumulate, max_skips
         self._verify_first, self._forward = verify_first_step, forward
@@ -1084,7 +1084,8 @@ class StepGuard:
     def _save(self) -> Path | None:
         if self._checkpoint is None or self._snapshot is None:
             return None
-        from msnb.checkpoint import _group_rates, _random_state, _write_file
+        from msnb.checkpoint import _group_rates, _random_state
+        from msnb.stored import write
 
         state = {
             "step": self._snapshot_step,
@@ -1092,7 +1093,7 @@ class StepGuard:
             "rates": _group_rates(self._optimizer),
             "random": _random_state(),
         }
-        _write_file(self._checkpoint, self._snapshot, state)
+        write(self._checkpoint, self._snapshot, state)
         return self._checkpoint
 
     def _moved(self) -> list[bool]:

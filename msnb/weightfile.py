@@ -6,18 +6,30 @@ PyTorch's ``.pth`` and ``.pt`` (a pickle, which may run any code when it is open
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
 import pickletools
 import re
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["WeightFile", "WeightFileError", "find_weights", "identify", "read"]
+__all__ = [
+    "Block",
+    "WeightFile",
+    "WeightFileError",
+    "digest",
+    "find_weights",
+    "identify",
+    "mindspore_crc",
+    "read",
+    "read_safetensors",
+]
 
 # What training scripts call the weights in a checkpoint that holds more, best first.
 _CONTAINERS = (
@@ -50,6 +62,7 @@ _SAFETENSORS = {
 }
 _PICKLES = 5  # before PyTorch 1.6 a file was five pickles in a row, then the numbers
 _MAX_HEADER = 100_000_000  # the format's own limit
+_ENCRYPTED = 0x7F3A5ED8.to_bytes(4, "little")  # as files of mindspore.save_checkpoint(enc_key=)
 _HARMLESS = re.compile(
     r"(collections\.OrderedDict|__builtin__\.set|torch\.\w+Storage)$|torch\.(_utils|storage)\."
 )
@@ -65,7 +78,8 @@ class WeightFile:
 
     ``format`` is ``PyTorch`` or ``safetensors``, ``container`` the key under which the weights
     were, ``others`` what else the file has (name to a word), ``made_by`` the framework, where the
-    file names it.
+    file names it, ``checksum`` the kind of checksum that agreed, empty where the file has none and
+    cannot be verified.
     """
 
     path: Path
@@ -74,6 +88,19 @@ class WeightFile:
     container: str = ""
     others: Mapping[str, str] = field(default_factory=dict)
     made_by: str = ""
+    checksum: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The numbers of one tensor as a file holds them: little-endian, in C order.
+
+    ``dtype`` is NumPy's name, or ``bfloat16``, ``float8_e4m3fn``, ``float8_e5m2``.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes | bytearray
 
 
 def read(path: str | os.PathLike[str]) -> WeightFile:
@@ -103,14 +130,17 @@ def read(path: str | os.PathLike[str]) -> WeightFile:
         raise FileNotFoundError(f"there is no file {path}")
     what = identify(path)
     if what == "safetensors":
-        tensors, made_by = _read_safetensors(path)
-        return WeightFile(path, "safetensors", tensors, made_by=made_by)
+        blocks, meta, checksum = read_safetensors(path)
+        tensors = {name: _torch_tensor(path, name, block) for name, block in blocks.items()}
+        made_by = {"pt": "PyTorch", "ms": "MindSpore"}.get(str(meta.get("format", "")), "")
+        return WeightFile(path, "safetensors", tensors, made_by=made_by, checksum=checksum)
     if what in ("PyTorch", "pickle"):
         tensors, container, others = find_weights(_read_torch(path, what), str(path))
-        return WeightFile(path, "PyTorch", tensors, container, others)
+        checksum = "CRC-32 of each record" if what == "PyTorch" else ""
+        return WeightFile(path, "PyTorch", tensors, container, others, checksum=checksum)
     remedy = {
         "TorchScript": "save its weights: torch.save(torch.jit.load(path).state_dict(), 'w.pth')",
-        "a MindSpore checkpoint": "it is for MindSpore already: mindspore.load_checkpoint(path)",
+        "a MindSpore checkpoint": "it is for MindSpore already: msnb.load_checkpoint(path, net)",
     }.get(what, "a PyTorch state dict (.pth, .pt) or .safetensors is expected")
     raise WeightFileError(f"{path} is {what}, not a file of PyTorch weights; {remedy}")
 
@@ -132,6 +162,11 @@ def identify(path: str | os.PathLike[str]) -> str:
         return "an empty file"
     if head.startswith(b"PK\x03\x04"):
         return _identify_zip(path)
+    if head.startswith(_ENCRYPTED):
+        return (
+            "an encrypted MindSpore checkpoint: mindspore.load_checkpoint(path, net, dec_key=...) "
+            "opens it"
+        )
     text = head.lstrip().lower()
     for start, what in (
         (b"<!doctype html", "a web page (a download that failed?)"),
@@ -207,7 +242,7 @@ def _identify_zip(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except zipfile.BadZipFile:
+    except Exception:  # BadZipFile, and for names that are no text UnicodeDecodeError
         return "a PyTorch or other zip file that is damaged or cut short: fetch it again"
     leaves = {name.rpartition("/")[2] for name in names}
     if "constants.pkl" in leaves:
@@ -255,7 +290,7 @@ def _verify_checksums(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
+    except Exception as error:  # what zipfile and zlib raise for damage is of many types
         raise WeightFileError(f"{path} is damaged, fetch it again: {error}") from None
     if bad is not None:
         raise WeightFileError(
@@ -300,54 +335,88 @@ def _first_line(error: BaseException) -> str:
 # safetensors
 
 
-def _read_safetensors(path: Path) -> tuple[dict[str, Any], str]:
+def read_safetensors(
+    path: str | os.PathLike[str],
+) -> tuple[dict[str, Block], dict[str, str], str]:
+    """Tensors in the file's order, its metadata, and the kind of checksum that agreed.
+
+    The library ``safetensors`` reads; the format itself has no checksum, files of
+    ``msnb.save_checkpoint`` and of ``mindspore.save_checkpoint(crc_check=True)`` have one.
+
+    Raises ``WeightFileError`` for a file that is damaged or holds no tensors.
+    """
+    from safetensors import deserialize
+
+    data = Path(path).read_bytes()
+    try:
+        found = dict(deserialize(data))  # type: ignore[no-untyped-call]
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        meta = header.pop("__metadata__", None) or {}
+        entries = [(name, found[name]) for name in header]
+    except Exception as error:  # SafetensorError, and what JSON of odd numbers may raise
+        raise WeightFileError(
+            f"{path} is a safetensors file that is damaged or cut short, fetch it again: {error}"
+        ) from None
+    blocks = {}
+    for name, entry in entries:
+        kind = entry["dtype"]
+        if kind not in _SAFETENSORS:
+            raise WeightFileError(f"{path}: {name} has dtype {kind!r}, which is not supported")
+        blocks[name] = Block(_SAFETENSORS[kind], tuple(entry["shape"]), entry["data"])
+    if not blocks:
+        raise WeightFileError(f"{path} holds no tensors")
+    return blocks, meta, _verify_safetensors(Path(path), blocks, meta)
+
+
+def digest(blocks: Mapping[str, Block], meta: Mapping[str, str]) -> str:
+    """SHA-256 over names, dtypes, shapes, numbers and metadata, as hexadecimal digits."""
+    total = hashlib.sha256()
+    others = {key: value for key, value in meta.items() if key not in ("msnb_sha256", "crc_num")}
+    total.update(json.dumps(sorted(others.items())).encode())
+    for name in sorted(blocks):
+        block = blocks[name]
+        total.update(json.dumps([name, block.dtype, block.shape]).encode())
+        total.update(block.data)
+    return total.hexdigest()
+
+
+def mindspore_crc(blocks: Mapping[str, Block]) -> int | None:
+    """The CRC-32 that MindSpore puts into a safetensors file; dtypes and shapes are not in it.
+
+    None with a 0-d integer: MindSpore then takes as many zeros as its value says.
+    """
+    total = 0
+    for name in sorted(blocks):
+        block = blocks[name]
+        if block.shape == () and "int" in block.dtype:
+            return None
+        total = zlib.crc32(block.data, zlib.crc32(name.encode(), total))
+    return total
+
+
+def _verify_safetensors(path: Path, blocks: Mapping[str, Block], meta: Mapping[str, str]) -> str:
+    damaged = f"{path} is damaged: its checksum does not match its content; fetch it again"
+    if any(key.startswith("msnb") for key in meta):
+        if meta.get("msnb_sha256") != digest(blocks, meta):
+            raise WeightFileError(damaged)
+        return "SHA-256"
+    known = mindspore_crc(blocks)
+    if "crc_num" in meta and known is not None:
+        if meta["crc_num"] != str(known):
+            raise WeightFileError(damaged)
+        return "CRC-32 of names and numbers"
+    return ""
+
+
+def _torch_tensor(path: Path, name: str, block: Block) -> Any:
     import torch
 
-    data = bytearray(path.read_bytes())
-    length = int.from_bytes(data[:8], "little")
-    try:
-        header = json.loads(bytes(data[8 : 8 + length]))
-        meta = header.pop("__metadata__", None) or {}
-        entries = sorted(
-            (int(entry["data_offsets"][0]), int(entry["data_offsets"][1]), name, entry)
-            for name, entry in header.items()
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise WeightFileError(f"{path}: the safetensors header is damaged: {error}") from None
-    tensors: dict[str, Any] = {}
-    expected, body = 0, len(data) - 8 - length
-    for start, end, name, entry in entries:
-        kind, shape = entry.get("dtype"), entry.get("shape")
-        if kind not in _SAFETENSORS or not hasattr(torch, _SAFETENSORS[kind]):
-            raise WeightFileError(f"{path}: {name} has dtype {kind!r}, which is not supported")
-        dtype = getattr(torch, _SAFETENSORS[kind])
-        if not isinstance(shape, list) or any(type(n) is not int or n < 0 for n in shape):
-            raise WeightFileError(f"{path}: {name} has no valid shape: {shape!r}")
-        count = 1
-        for size in shape:
-            count *= size
-        if start != expected or end - start != count * dtype.itemsize:
-            raise WeightFileError(
-                f"{path} is damaged: {name} {kind}{shape} does not fit bytes {start} to {end}"
-            )
-        if end > body:
-            raise WeightFileError(
-                f"{path} is cut short: {name} ends at byte {end} of {body}; fetch it again"
-            )
-        expected = end
-        if count:
-            flat = torch.frombuffer(data, dtype=dtype, count=count, offset=8 + length + start)
-            tensors[name] = flat.reshape(shape).clone()
-        else:
-            tensors[name] = torch.zeros(shape, dtype=dtype)
-    if expected != body:
-        raise WeightFileError(
-            f"{path} is damaged: {body - expected} bytes at its end are no tensor"
-        )
-    if not tensors:
-        raise WeightFileError(f"{path} holds no tensors")
-    made_by = {"pt": "PyTorch", "ms": "MindSpore"}.get(str(meta.get("format", "")), "")
-    return {name: tensors[name] for name in header}, made_by
+    dtype = getattr(torch, block.dtype, None)
+    if dtype is None:
+        raise WeightFileError(f"{path}: {name} has dtype {block.dtype}, which PyTorch has not")
+    if not block.data:
+        return torch.zeros(block.shape, dtype=dtype)
+    return torch.frombuffer(bytearray(block.data), dtype=dtype).reshape(block.shape)
 
 
 # MindSpore
