@@ -93,8 +93,10 @@ def judge(
         for rank, record in ranks.items()
     }
     checks = [_job(end, request, ranks, rows, folder), *rows.values()]
-    alone = next(iter(request["ranks"].values()))["MS_WORKER_NUM"] == "1"
-    if ranks and end["why"] == "done" and not alone:
+    environ = next(iter(request["ranks"].values()))
+    if environ["MSNB_DEVICE_TARGET"] in ("Ascend", "auto") and ranks and end["why"] != "done":
+        checks += _driver(end, environ)
+    if ranks and end["why"] == "done" and environ["MS_WORKER_NUM"] != "1":
         checks.append(_group(ranks, request))
     return checks
 
@@ -199,7 +201,7 @@ def _scheduler(request: Mapping[str, Any], folder: Path, metrics: Mapping[str, f
     if "Failed to call bind" in text:
         said = f"the scheduler could not open port {port}: somebody else took it first"
         return Check("job", "failed", said, remedy="name a free master_port", metrics=metrics)
-    known = causes.explain(text)
+    known = causes.explain("\n".join(_loud(text)))
     said = f"the scheduler failed: {known.cause}" if known else "the scheduler failed"
     fix = known.remedy if known else f"read {folder / 'scheduler.err'}"
     return Check("job", "failed", said, found=_last(text), remedy=fix, metrics=metrics)
@@ -239,7 +241,7 @@ def _rank(
         return Check(id, "skipped", "not started")
     after = "" if seconds is None else f" after {seconds:.1f} s"
     said = f"killed by {signal_name(-code)}{after}" if code < 0 else f"exit code {code}{after}"
-    known = causes.explain(errors)
+    known = causes.explain("\n".join(_loud(errors)))
     if known:
         said += f": {known.cause}"
     remedy = known.remedy if known else ""
@@ -247,10 +249,28 @@ def _rank(
     return Check(id, "failed", said, found=_last(errors), remedy=remedy, metrics=metrics)
 
 
+def _driver(end: Mapping[str, Any], environ: Mapping[str, str]) -> list[Check]:
+    """The first error in the driver's logs: the ranks' own errors often say only "HCCL failed"."""
+    pids = {record["pid"]: rank for rank, record in end["ranks"].items()}
+    folder = causes.driver_folder(environ)
+    error = causes.first_driver_error(folder, end["began"], pids)
+    if error is None:
+        if environ["MSNB_DEVICE_TARGET"] == "auto":
+            return []
+        said = f"no error of HCCL or HCCP in {folder} since the start"
+        return [Check("driver's log", "skipped", said)]
+    known = causes.explain(error.line)
+    whose = f"rank {pids[error.pid]}" if error.pid in pids else f"process {error.pid or 'unknown'}"
+    said = f"{whose} first, at {error.time}: {known.cause if known else error.line}"
+    fix = known.remedy if known else ""
+    found = f"{error.line}\n{error.file}"
+    return [Check("driver's log", "failed", said, found=found, remedy=fix)]
+
+
 def _explained(raised: Mapping[str, Any], errors: str) -> tuple[str, str]:
     if raised["errno"] in _FULL:
         return "the disk or the limit of a file is full", "free the disk, or name another log_dir"
-    known = causes.explain(raised["message"]) or causes.explain(errors)
+    known = causes.explain("\n".join([raised["message"], *_loud(errors)]))
     return (known.cause, known.remedy) if known else ("", "")
 
 
@@ -357,8 +377,11 @@ def _short(file: str | None, script: str) -> str:
     return file
 
 
-def _last(text: str) -> str:
-    """The last lines that are not MindSpore's log."""
+def _loud(text: str) -> list[str]:
+    """The lines that are no warnings of MindSpore: "Topology build timed out" is one every time."""
     noise = re.compile(r"^\[(WARNING|INFO|DEBUG)\]")
-    lines = [line for line in text.splitlines() if line.strip() and not noise.match(line)]
-    return "\n".join(lines[-_LINES:])
+    return [line for line in text.splitlines() if line.strip() and not noise.match(line)]
+
+
+def _last(text: str) -> str:
+    return "\n".join(_loud(text)[-_LINES:])

@@ -121,6 +121,7 @@ class _Watch:
             "why": self.why,
             **self.detail,
             "seconds": seconds,
+            "began": self.began + self.offset,
             "ranks": {str(p.rank): self._record(p) for p in self.ranks},
             "scheduler": self._record(self.scheduler) if self.scheduler else None,
         }
@@ -288,6 +289,7 @@ class _Watch:
 
     def _record(self, process: _Process) -> dict[str, Any]:
         return {
+            "pid": process.popen.pid,
             "exit": process.code,
             "seconds": process.ended_at,
             "raised": process.raised,
