@@ -333,7 +333,8 @@ def _run(
         trouble = outcome.trouble or _pages(outcome.results, folder.path)
         if trouble:
             print(trouble, file=sys.stderr)
-        print(f"report.html, junit.xml, results.json, executed notebooks: {folder.path}")
+        else:
+            print(f"report.html, junit.xml, results.json, executed notebooks: {folder.path}")
     if outcome.signal:
         return 128 + outcome.signal
     if trouble and not any(result.seconds for result in outcome.results.notebooks):
