@@ -70,11 +70,13 @@ def facts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
 def stable(gathered: Mapping[str, Any]) -> dict[str, Any]:
     """Of the doctor's facts those that tell one environment from another.
 
-    Left out are paths and the working folder, which differ between two machines set up alike.
+    Left out are paths and the working folder, which differ between two machines set up alike, and
+    the values of variables.
     """
     python = gathered.get("python", {})
     distributions = gathered.get("distributions") or {}
     ascend = gathered.get("ascend") or {}
+    chips = (ascend.get("npu_smi") or {}).get("chips") or ()
     return {
         "device target": gathered.get("target"),
         "python": {
@@ -91,8 +93,11 @@ def stable(gathered: Mapping[str, Any]) -> dict[str, Any]:
                 for part in ("cann", "driver", "firmware")
                 if isinstance(ascend.get(part), Mapping)
             },
+            "CANN product": (ascend.get("cann") or {}).get("product"),
             "accepted CANN": (ascend.get("accepted") or {}).get("versions"),
+            "chips": [str(chip.get("name")) for chip in chips],
         },
+        "variables that are set": sorted(gathered.get("variables") or ()),
     }
 
 
@@ -312,11 +317,9 @@ def _checks(
     changes = []
     for id in dict.fromkeys([*one, *other]):
         if id not in one or id not in other:
-            there = "absent", other[id]["status"]
-            if id not in other:
-                there = one[id]["status"], "absent"
+            was, now = (side[id]["status"] if id in side else "absent" for side in (one, other))
             gone = True if required and id not in other else None
-            changes.append(Change("check", where + id, *there, worse=gone))
+            changes.append(Change("check", where + id, was, now, gone))
             continue
         statuses = one[id]["status"], other[id]["status"]
         if statuses[0] != statuses[1]:

@@ -326,9 +326,7 @@ def environment(plan: Plan) -> dict[str, Any]:
         except metadata.PackageNotFoundError:
             versions[package] = ""
     revision, dirty = _revision(plan.base)
-    facts = gather(plan.device, probe=False)
-    for name in ("places", "python_path", "active"):  # the account's, not the environment's
-        facts.pop(name, None)
+    facts = _without_the_account(gather(plan.device, probe=False))
     return {
         "python": platform.python_version(),
         "interpreter": sys.executable,
@@ -341,6 +339,19 @@ def environment(plan: Plan) -> dict[str, Any]:
         "package": _package(),
         "facts": facts,
     }
+
+
+_TOLD = ("schema", "target", "python", "distributions", "requirements", "kernelspecs")
+_TOLD_OF_ASCEND = ("cann", "driver", "firmware", "npu_smi", "nodes", "container", "accepted")
+
+
+def _without_the_account(facts: dict[str, Any]) -> dict[str, Any]:
+    """Of the doctor's facts those that say nothing of who ran it, and no variable's value."""
+    told = {name: facts[name] for name in _TOLD if name in facts}
+    ascend = facts.get("ascend") or {}
+    told["ascend"] = {name: ascend[name] for name in _TOLD_OF_ASCEND if name in ascend}
+    told["variables"] = sorted(facts.get("variables") or ())
+    return told
 
 
 def still_valid(result: NotebookResult, job: Job, folder: Path, beside: str) -> str:

@@ -275,6 +275,7 @@ def test_results_say_in_what_environment(ran: Ran) -> None:
     assert facts["python"]["version"] == list(sys.version_info[:3])
     assert facts["distributions"]["ipykernel"]["version"]
     assert not {"places", "python_path", "active"} & facts.keys()
+    assert str(Path.home()) not in json.dumps({**facts, "python": 0, "kernelspecs": 0})
     first = ran["01_ok"]
     assert first.source == "notebooks/01_ok.ipynb"
     assert first.seconds > sum(first.phases.values()) - 0.01 > 0
