@@ -449,9 +449,8 @@ class StepGuard:
                 (i for i, (a, b) in enumerate(zip(wanted, given)) if a != b),  # noqa: B905
                 min(len(wanted), len(given)),
             )
-            names = [
-                ps[place].name if place < len(ps) else "nothing" for ps in (self._order, self._held)
-            ]
+            pair = [ps[place] if place < len(ps) else None for ps in (self._order, self._held)]
+            names = self._told_apart(*pair)
             other = set(wanted) != set(given)
             self._fault(
                 "order",
@@ -463,6 +462,18 @@ class StepGuard:
                 "value_and_grad was given",
                 "ms.value_and_grad(forward_fn, None, optimizer.parameters, has_aux=True)",
             )
+
+    def _told_apart(self, *pair: Any) -> list[str]:
+        """The names of two parameters; where they are equal, with the net or the shape of each."""
+        names = [parameter.name if parameter is not None else "nothing" for parameter in pair]
+        if len(set(names)) > 1:
+            return names
+        own = set() if self._net is None else {id(p) for p in self._net.get_parameters()}
+        owners = ["this net's" if id(p) in own else "another net's" for p in pair]
+        if len(set(owners)) > 1:
+            return [f"{owner} {name}" for owner, name in zip(owners, names, strict=True)]
+        shapes = [tuple(parameter.shape) for parameter in pair]
+        return [f"one {names[0]} {shapes[0]}", f"another {names[1]} {shapes[1]}"]
 
     def _judge_modes(self) -> None:
         if self._net is None or not self._modal:

@@ -1019,3 +1019,26 @@ def test_gradients_of_other_shapes_are_named():
     check = guard.report["order"]
     assert check.status == "failed"
     assert "gradient 0 has the shape (3, 8), fc1.weight has (8, 6)" in check.summary
+
+
+def test_two_parameters_of_one_name_are_told_apart():
+    net, other = Net(), Net()
+    optimizer = nn.SGD(net.trainable_params(), 0.05)
+    for guard, said in (
+        (
+            StepGuard(net, optimizer, params=other.trainable_params()),
+            "gradient 0 is that of another net's fc1.weight, and the optimizer applies it to this "
+            "net's fc1.weight",
+        ),
+        (
+            StepGuard(None, optimizer, params=other.trainable_params()),
+            "gradient 0 is that of one fc1.weight (8, 6), and the optimizer applies it to another "
+            "fc1.weight (8, 6)",
+        ),
+        (
+            StepGuard(net, optimizer, params=net.trainable_params()[1:]),
+            "gradient 0 is that of fc1.bias, and the optimizer applies it to fc1.weight",
+        ),
+    ):
+        guard.step(1.0, tuple(ops.ones_like(p) for p in guard._order))
+        assert said in guard.report["order"].summary
