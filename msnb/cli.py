@@ -214,6 +214,16 @@ def make_app() -> "typer.Typer":
             )
         )
 
+    @app.command()
+    def inspect(
+        file: Annotated[
+            Path, typer.Argument(help="A .mindir, .ckpt, .safetensors, .pth or .onnx file.")
+        ],
+        json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    ) -> None:
+        """Show what a file holds, and whether it is whole. 0: read; 1: damaged; 2: no file."""
+        raise typer.Exit(_inspect(file, json))
+
     return app
 
 
@@ -236,6 +246,23 @@ def _launch(script: str, as_json: bool, **options: Any) -> int:
     else:
         print(job.report.text(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
     return 0 if job.ok else 1
+
+
+def _inspect(file: Path, as_json: bool) -> int:
+    import json
+
+    from msnb.deploy.inspecting import look_into
+
+    try:
+        contents = look_into(file.expanduser())
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if as_json:
+        print(json.dumps(contents.to_json(), ensure_ascii=False, indent=1))
+    else:
+        print(contents.text())
+    return 1 if contents.report.worst in ("failed", "error") else 0
 
 
 def _topics() -> int:
