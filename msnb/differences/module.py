@@ -440,3 +440,30 @@ def ones_of_a_parameter() -> Observation:
         claim=(2 * X, True, 1),
         neighbour=(theirs.w.detach(), other.w.asnumpy()),
     )
+
+
+@difference(
+    "set-data-takes-any-shape",
+    "`set_data` takes a value of any shape, and the Parameter has that shape from then on.",
+    torch="net.w.data.copy_(value_of_another_shape)",
+    mindspore="net.w.set_data(value_of_another_shape)",
+    expected="accepts",
+    remedy="assert value.shape == net.w.shape; ops.assign(net.w, value)",
+)
+def set_data_takes_any_shape() -> Observation:
+    def copied(value: Array) -> Any:
+        net = Torch(w=torch.nn.Parameter(torch.tensor(X)))
+        return attempt(lambda: tuple(net.w.data.copy_(torch.tensor(value)).shape))
+
+    def put(value: Array) -> Any:
+        net = Cell(w=ms.Parameter(ms.Tensor(X)))
+        net.w.set_data(ms.Tensor(value))
+        return tuple(net.w.shape), tuple(net.w.asnumpy().shape)
+
+    other = np.ones((2, 2), np.float32)
+    return Observation(
+        torch=copied(other),
+        mindspore=put(other),
+        claim=((2, 2), (2, 2)),
+        neighbour=((X.shape, X.shape), put(X)),
+    )
