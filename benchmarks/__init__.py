@@ -48,7 +48,7 @@ class Row:
         if self.baseline:
             ratios = [a / b for a, b in zip(self.seconds, self.baseline, strict=True)]
             yield f"    {self.baseline_name}: {_spread(self.baseline, _time)}"
-            yield f"    ratio {_spread(ratios, '{:.2f}'.format)}"
+            yield f"    ratio {_spread(ratios, _ratio)}"
         if self.limit is not None:
             verdict = "ok" if self.ok else "OVER THE LIMIT"
             which = "beyond the baseline " if self.beyond else ""
@@ -76,6 +76,10 @@ def _time(seconds: float) -> str:
     if size < 1e-3:
         return f"{seconds * 1e6:.1f} µs"
     return f"{seconds * 1e3:.1f} ms" if size < 1 else f"{seconds:.2f} s"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.1g}"
 
 
 def _spread(values: tuple[float, ...] | list[float], show: Callable[[float], str]) -> str:

@@ -43,4 +43,6 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    # Its warnings, such as "has been compiled again", are meant here; its errors stay on screen.
+    os.environ.setdefault("GLOG_v", "3")
     sys.exit(main(sys.argv[1:]))

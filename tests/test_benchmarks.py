@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,38 @@ def test_a_limit_beyond_the_baseline_is_held_against_each_turns_difference():
         "    ratio 2.00  [1.25 to 3.00, n=3]",
         "    ok: beyond the baseline 2.00 s, limit 2.00 s",
     ]
+
+
+def test_a_small_ratio_is_not_rounded_to_nothing():
+    assert "    ratio 0.0008  [0.0008 to 0.0008, n=1]" in Row("x", (4.0,), (5000.0,), "y").lines()
+
+
+def test_warnings_stay_off_the_screen_and_errors_on_it():
+    script = """
+import runpy, sys
+import benchmarks.import_time
+def rows():
+    from mindspore import log
+    log.warning("it has been compiled again")
+    log.error("it is broken")
+    yield benchmarks.Row("x", (1.0,))
+benchmarks.import_time.rows = rows
+sys.argv = ["benchmarks", "import_time"]
+runpy.run_module("benchmarks", run_name="__main__")
+"""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GLOG_")}
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert result.returncode == 0, result.stderr
+    said = result.stdout + result.stderr
+    assert "it is broken" in said
+    assert "compiled again" not in said
 
 
 def test_things_take_turns():
