@@ -43,6 +43,12 @@ _KNOWN = (
         "call init() on every rank, before anything slow",
     ),
     Cause(
+        r"Launch kernel failed, name:\S*(AllReduce|AllGather|Broadcast)",
+        "another rank did not come to this collective within 30 s, or has ended",
+        "give every rank the same number of steps; where one is only slow: "
+        "export MS_CPU_COMM_OP_TIMEOUT=120",
+    ),
+    Cause(
         r"The total number of timed out node is",
         "another rank went silent",
         "look at that rank's log first",

@@ -83,7 +83,8 @@ def launch(
     and all that it started, whatever it does; ``start_timeout`` is how long ranks wait for each
     other in ``init()``. One failed rank ends the job within seconds. ``args`` are the script's
     arguments, ``env`` is laid over the caller's environment (``None`` removes a variable). The logs
-    are kept in ``log_dir``, a new temporary folder where none is given. ``progress`` is one line on
+    are kept in ``log_dir``, a new temporary folder where none is given; MindSpore's own log goes to
+    ``mindspore_log`` in it where the script calls ``msnb.setup()``. ``progress`` is one line on
     standard error.
 
     Several machines: the same call on each, with the same ``hosts`` (the first one's scheduler is
@@ -125,10 +126,12 @@ def launch(
     if port is None:
         port = PORT if hosts is not None else free_port()
     needed = [port] if hosts is None else [port, port + 1]
-    if node == 0 and (taken := verdict.taken_port(master, needed)):
+    taken = verdict.taken_port(master, needed) if node == 0 else None
+    if taken is not None:
         return Job(Report(title, [taken, *findings]), folder)
-    reports = folder / "reports"
+    reports, logs = folder / "reports", folder / "mindspore_log"
     reports.mkdir(exist_ok=True)
+    logs.mkdir(exist_ok=True)
     base = {**os.environ, **{k: v for k, v in overlay.items() if v is not None}}
     for name in (name for name, value in overlay.items() if value is None):
         base.pop(name, None)
@@ -136,6 +139,8 @@ def launch(
         base, world_size=world_size, local=local, master=master, port=port, target=target
     )
     environ.update(MS_TOPO_TIMEOUT=str(math.ceil(start_timeout) + 10), MSNB_REPORT_DIR=str(reports))
+    for name in ("GLOG_log_dir", "MS_OM_PATH"):  # a killed rank would leave its temporary ones
+        environ.setdefault(name, str(logs))
     request = {
         "python": sys.executable,
         "script": str(path),
@@ -164,8 +169,9 @@ def launch(
     }
     checks = verdict.judge(end, request, outputs["err"], folder)
     report = Report(title, [*checks, *findings, *_rank_reports(reports)])
-    with contextlib.suppress(OSError):
-        reports.rmdir()  # where no rank reported
+    for empty in (reports, logs):
+        with contextlib.suppress(OSError):
+            empty.rmdir()
     line.close(report, end["seconds"])
     return Job(
         report,

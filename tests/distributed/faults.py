@@ -6,7 +6,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,13 @@ def marked(marker: str) -> list[psutil.Process]:
 
 
 @contextmanager
-def nothing_left(monkeypatch: Any, folder: Path, patience: float = 0.0) -> Iterator[dict[str, Any]]:
-    """A block whose jobs leave no process, no port and no temporary file behind."""
+def nothing_left(
+    monkeypatch: Any, folder: Path, *, patience: float = 0.0
+) -> Iterator[dict[str, Any]]:
+    """A block whose jobs leave no process, no port and no temporary file behind.
+
+    ``patience``: seconds they have to go.
+    """
     marker, port = f"MSNB_TEST_{uuid.uuid4().hex}", free_port()
     temporary = folder / "temporary"
     temporary.mkdir(parents=True)
@@ -59,16 +64,21 @@ def nothing_left(monkeypatch: Any, folder: Path, patience: float = 0.0) -> Itera
     deadline = time.monotonic() + patience
     while (left := marked(marker)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert left == []
+    assert left == [], left
     assert not listening(port)
-    assert sorted(temporary.rglob("*")) == []
+    files = [str(path) for path in temporary.rglob("*")]
+    assert files == [], files
 
 
 def run(script: Path, monkeypatch: Any, folder: Path, **options: Any) -> tuple[Job, float]:
     """The job, and the seconds it took; afterwards nothing is left of it."""
     options = {"world_size": 2, "progress": False, "timeout": 120, **options}
-    with nothing_left(monkeypatch, folder, options.pop("patience", 0.0)) as own:
+    around = options.pop("around", None)
+    left = {name: options.pop(name) for name in ("patience",) if name in options}
+    with nothing_left(monkeypatch, folder, **left) as own, ExitStack() as stack:
         own["env"].update(options.pop("env", {}))
+        if around is not None:
+            stack.enter_context(around(own))
         began = time.monotonic()
         job = launch(script, **{**own, **options})
         seconds = time.monotonic() - began

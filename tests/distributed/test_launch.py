@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -237,6 +238,23 @@ def test_a_syntax_error_is_found_before_anything_starts(folder, monkeypatch):
 def test_a_syntax_error_that_only_compiling_finds(folder, monkeypatch):
     job, _ = run(write(folder, "x = 1\nreturn x\n"), monkeypatch, folder)
     assert "line 2: SyntaxError: 'return' outside function" in job.report["script"].summary
+
+
+def test_a_taken_port_is_found_before_anything_starts(folder, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        job, seconds = run(write(folder, "1"), monkeypatch, folder, master_port=port)
+    assert seconds < 5
+    assert job.exit_codes == {}
+    assert job.report["job"].status == "failed"
+    wanted = f"port {port} is taken (Address already in use) by process {os.getpid()}, "
+    assert job.report["job"].summary.startswith(wanted)
+
+
+def test_the_first_host_is_not_this_machine(folder, monkeypatch):
+    hosts = ["192.0.2.1", "192.0.2.2"]  # of documentation's own network, RFC 5737
+    job, _ = run(write(folder, "1"), monkeypatch, folder, hosts=hosts, node_rank=0)
+    assert "192.0.2.1, the first host, is not this machine" in job.report["job"].summary
 
 
 def test_more_ranks_than_cores_is_noted(folder, monkeypatch):
