@@ -45,6 +45,17 @@ def doctor(
     >>> doctor("CPU")["python"].status
     'ok'
     """
+    return look(device_target, paths=paths, root=root, cwd=cwd)[0]
+
+
+def look(
+    device_target: str,
+    *,
+    paths: str,
+    root: str | os.PathLike[str] = "/",
+    cwd: str | os.PathLike[str] | None = None,
+) -> tuple[Report, dict[str, Any]]:
+    """The doctor's Report and the facts that it rests on."""
     with _StandardLibraryFirst():
         from msnb.targets import canonical_target
 
@@ -53,7 +64,8 @@ def doctor(
         raise ValueError(f"paths is 'short' or 'full', not {paths!r}")
     with _StandardLibraryFirst():
         from msnb.environment import facts
-    return examine(facts.gather(spelt, root=root, cwd=cwd), paths=paths)
+    gathered = facts.gather(spelt, root=root, cwd=cwd)
+    return examine(gathered, paths=paths), gathered
 
 
 def examine(facts: dict[str, Any], *, paths: str = "full") -> Report:

@@ -100,9 +100,17 @@ def _read(root: Path, path: str) -> str | None:
 
 
 def _pairs(root: Path, path: str) -> dict[str, str]:
-    """``NAME=value`` lines; of a name written twice the first."""
+    return pairs(_read(root, path) or "")
+
+
+def pairs(text: str) -> dict[str, str]:
+    """``NAME=value`` lines; of a name written twice the first.
+
+    >>> pairs("Version=[8.5.0]")
+    {'Version': '[8.5.0]'}
+    """
     found: dict[str, str] = {}
-    for line in (_read(root, path) or "").splitlines():
+    for line in text.splitlines():
         name, equals, value = line.strip().partition("=")
         if equals and re.fullmatch(r"\w+", name.strip()):
             found.setdefault(name.strip(), value.strip().strip("\"'"))

@@ -523,6 +523,38 @@ def _packages(facts: Facts) -> Check:
     return Check(name, "failed", summary, "", expected, remedy)
 
 
+def _kernel_variables(facts: Facts) -> Check:
+    """What --fix wrote into kernel.json and .env, against each other and the running kernel."""
+    name = "kernel variables"
+    specs = facts["kernelspecs"]
+    written: dict[str, dict[str, str]] = {
+        "kernel.json": (specs[0].get("env") if specs else None) or {},
+        ".env": facts.get(".env") or {},
+    }
+    expected = "kernel.json and .env give the kernel the same CANN, and the kernel has it"
+    fix = "msnb doctor --device-target Ascend --fix"
+    homes = {place: told.get("ASCEND_HOME_PATH") for place, told in written.items()}
+    if not any(homes.values()):
+        reason = "neither kernel.json nor .env has any: a kernel has what its starter has"
+        return Check(name, "skipped", reason, "", expected)
+    one, other = written.values()
+    differ = [key for key in one if key in other and one[key] != other[key]]
+    if differ:
+        summary = f"kernel.json and .env differ in {', '.join(differ)}"
+        found = "; ".join(f"{place} has {told[differ[0]]}" for place, told in written.items())
+        return Check(name, "failed", summary, found, expected, fix)
+    home = homes["kernel.json"] or homes[".env"]
+    here = facts["ascend"]["home_path"]
+    if facts["in_kernel"] and here != home:
+        summary = f"this kernel has ASCEND_HOME_PATH {here or 'not set'}; written for it is {home}"
+        return Check(name, "failed", summary, "", expected, "Kernel > Restart Kernel...")
+    if here and here != home:
+        summary = f"{home} is written for the kernel, and this shell has {here}"
+        return Check(name, "failed", summary, "", expected, fix)
+    places = " and ".join(place for place, value in homes.items() if value)
+    return Check(name, "ok", f"{places}: {home}", "", expected)
+
+
 def _hccn(facts: Facts) -> Check:
     hccn, name = facts["ascend"]["hccn"], "device addresses"
     nodes = facts["ascend"]["nodes"]["devices"]
@@ -574,6 +606,7 @@ CAUSES: dict[str, Rule] = {  # only where Ascend is wanted, and before the devic
     "LD_LIBRARY_PATH": _libraries,
     "ASCEND_OPP_PATH": _opp,
     "te and hccl": _packages,
+    "kernel variables": _kernel_variables,
     "device addresses": _hccn,
 }
 ALWAYS: dict[str, Rule] = {name: CAUSES[name] for name in ("CANN", "driver", "firmware")}

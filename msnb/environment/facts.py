@@ -8,7 +8,9 @@ elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import mmap
 import os
 import re
 import shutil
@@ -16,6 +18,7 @@ import signal
 import site
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
@@ -33,11 +36,20 @@ DISTRIBUTIONS = (
     "mindspore",
     "mindspore-ascend",
     "mindspore-dev",
+    "mindspore-gpu",
     "numpy",
     "torch",
     "protobuf",
     "ipykernel",
     "pip",
+)
+
+# Variables that change what Python and MindSpore do; rules.py says how.
+VARIABLES = (
+    *("PYTHONOPTIMIZE", "PYTHONHOME", "PYTHONWARNINGS", "LD_PRELOAD", "OMP_NUM_THREADS"),
+    *("GLOG_v", "GLOG_stderrthreshold", "MS_SUBMODULE_LOG_v", "MS_JIT", "MS_COMPILER_CACHE_ENABLE"),
+    *("MS_SIMULATION_LEVEL", "MINDSPORE_DUMP_CONFIG", "MS_ALLOC_CONF", "MS_DEV_RUNTIME_CONF"),
+    *("MS_ROLE", "RANK_TABLE_FILE", "ASCEND_LAUNCH_BLOCKING", "ASCEND_GLOBAL_LOG_LEVEL"),
 )
 
 # Modules outside the standard library that the curriculum imports, by the name of the import.
@@ -138,9 +150,13 @@ def gather(
         "in_kernel": _in_kernel(),
         "kernelspecs": kernelspecs(),
         ".venv": _dot_venv(repo),
+        ".env": _dot_env(repo),
         "distributions": installed,
+        "requirements": _requirements(repo),
         "shadows": _shadows(folder),
         "python_path": _python_path(),
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "resources": _resources(folder, installed["mindspore"]),
         "probes": probes,
         "ascend": ascend.gather(root, installed["mindspore"], ask=device_target != "CPU"),
     }
@@ -270,11 +286,14 @@ def kernelspecs() -> list[Facts]:
             "python": None,
             "prefix": None,
             "there": False,
+            "env": {},
         }
         try:
             with open(os.path.join(folder, "kernel.json"), encoding="utf-8") as file:
-                python = json.load(file)["argv"][0]
-            spec["python"] = str(python)
+                loaded = json.load(file)
+            spec["python"] = str(loaded["argv"][0])
+            told = loaded.get("env") or {}
+            spec["env"] = {name: str(told[name]) for name in ascend.VARIABLES if name in told}
             if os.path.isabs(spec["python"]):
                 spec["prefix"] = prefix_of(spec["python"])
                 spec["there"] = os.path.isfile(spec["python"])
@@ -313,6 +332,18 @@ def _dot_venv(repo: Path | None) -> Facts | None:
     }
 
 
+def _dot_env(repo: Path | None) -> Facts | None:
+    """Of ``.env`` in the repository, which VS Code reads, the variables of CANN."""
+    try:
+        text = (repo / ".env").read_text(encoding="utf-8") if repo else None
+    except (OSError, UnicodeDecodeError):
+        text = None
+    if text is None:
+        return None
+    told = ascend.pairs(text)
+    return {name: told[name] for name in ascend.VARIABLES if name in told}
+
+
 # --- packages ------------------------------------------------------------------------------------
 
 
@@ -330,6 +361,30 @@ def distribution(name: str) -> Facts | None:
         "folder": str(found.locate_file("")),
         "requires": [str(line) for line in found.requires or []] if name == "mindspore" else [],
     }
+
+
+def _requirements(repo: Path | None) -> list[Facts]:
+    """What msnb asks for and the version that is there.
+
+    From pyproject.toml, since the metadata of an editable installation are as old as that is; from
+    the metadata where there is no repository.
+    """
+    lines: list[str] = []
+    if repo:
+        text = (repo / "pyproject.toml").read_text(encoding="utf-8")
+        listed = re.search(r"^dependencies\s*=\s*\[(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+        lines = re.findall(r'"([^"]+)"', listed[1]) if listed else []
+    else:
+        with contextlib.suppress(metadata.PackageNotFoundError, OSError, ValueError):
+            lines = [str(line) for line in metadata.requires("msnb") or []]
+    found = []
+    for line in lines:
+        name = re.match(r"[\w.-]+", line)
+        if name and ";" not in line:
+            have = distribution(name[0])
+            wish = line[name.end() :].replace(" ", "").strip("()")
+            found.append({"name": name[0], "asks": wish, "have": have["version"] if have else None})
+    return found
 
 
 def _python_path() -> list[str]:
@@ -374,6 +429,62 @@ def _belongs_to_python(folder: str) -> bool:
     standard = os.path.dirname(os.path.realpath(os.__file__))
     in_environment = os.path.basename(folder) == "bin" or "site-packages" in folder.split(os.sep)
     return folder.startswith(standard) or (folder.startswith(own) and in_environment)
+
+
+# --- room ----------------------------------------------------------------------------------------
+
+
+def _resources(cwd: Path, mindspore: Facts | None) -> Facts:
+    """Free bytes of memory, disk and shared memory; folders whose files cannot be mapped."""
+    places = {"working folder": str(cwd), "temporary files": tempfile.gettempdir()}
+    files = [__file__]
+    if mindspore:
+        files.append(os.path.join(mindspore["folder"], "mindspore", "__init__.py"))
+    return {
+        "memory": _free_memory(),
+        "disk": {label: {"path": path, "free": _free(path)} for label, path in places.items()},
+        "shared_memory": _free("/dev/shm"),
+        "unmapped": [fault for file in files if (fault := _mapping_fault(file))],
+    }
+
+
+def _free(path: str) -> int | None:
+    try:
+        found = os.statvfs(path)
+    except (OSError, AttributeError):
+        return None
+    return found.f_bavail * found.f_frsize
+
+
+def _free_memory() -> int | None:
+    """What the machine, or the container's limit, leaves."""
+    free = []
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            free += [int(n) * 1024 for n in re.findall(r"MemAvailable:\s+(\d+)", file.read())]
+    except (OSError, ValueError):
+        pass
+    base = "/sys/fs/cgroup"
+    for limit, used in (
+        (f"{base}/memory.max", f"{base}/memory.current"),
+        (f"{base}/memory/memory.limit_in_bytes", f"{base}/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            with open(limit, encoding="ascii") as most, open(used, encoding="ascii") as now:
+                free.append(max(int(most.read()) - int(now.read()), 0))
+        except (OSError, ValueError):  # no such file, or "max"
+            continue
+    return min(free, default=None)
+
+
+def _mapping_fault(path: str) -> Facts | None:
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
+            return None
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError):
+            return None
+        return {"folder": os.path.dirname(path), "error": str(error)}
 
 
 # --- fresh processes -----------------------------------------------------------------------------

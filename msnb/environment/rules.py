@@ -15,6 +15,8 @@ from msnb.report import Check
 PYTHONS = ((3, 10), (3, 11), (3, 12))  # wheels of MindSpore 2.10.0 on PyPI
 MINDSPORE = ((2, 7, 2), (2, 11))  # from, below: the range in pyproject.toml
 PINNED = "2.10.0"  # the version in constraints.txt
+OTHERS = ("mindspore-ascend", "mindspore-dev", "mindspore-gpu")  # the same package, built otherwise
+MEMORY, DISK, SHARED = 1 << 30, 256 << 20, 32 << 20  # bytes that are to be free
 
 Rule = Callable[[Facts], Check]
 
@@ -224,6 +226,13 @@ def _mindspore(facts: Facts) -> Check:
         )
     if "version" not in told:
         return _not_importable("mindspore", facts, expected)
+    others = [name for name in OTHERS if facts["distributions"].get(name)]
+    if others and installed:
+        summary = f"{' and '.join(others)} beside mindspore: both write into one folder, and which "
+        summary += "files are there is chance"
+        remedy = f"{_typed(facts)} -m pip uninstall -y mindspore {' '.join(others)}\n"
+        remedy += _install(facts, f"mindspore=={installed['version']}")
+        return Check("mindspore", "failed", summary, told["file"], expected, remedy)
     if not MINDSPORE[0] <= numbers(version) < MINDSPORE[1]:
         return Check(
             "mindspore",
@@ -372,6 +381,123 @@ def _unhide(shadows: list[Facts], facts: Facts) -> str:
             new = f"{stem}_mine{extension}"
             lines.append(f"mv {shlex.quote(shadow['path'])} {shlex.quote(new)}")
     return "\n".join(lines)
+
+
+def _requirements(facts: Facts) -> Check:
+    asked = facts["requirements"]
+    expected = "what msnb asks for is installed, each in a version that fits"
+    metrics = {"requirements": len(asked)}
+    if not asked:
+        return Check("requirements", "skipped", "what msnb asks for is not known here")
+    missing = [r for r in asked if r["have"] is None]
+    unfit = [r for r in asked if r["have"] and not satisfies(r["have"], r["asks"])]
+    if not missing and not unfit:
+        summary = "all that msnb asks for is installed"
+        return Check("requirements", "ok", summary, "", expected, metrics=metrics)
+    words = [f"{r['name']} is not installed" for r in missing]
+    words += [f"{r['name']} is {r['have']}, asked for {r['asks']}" for r in unfit]
+    remedy = _install(facts, " ".join(shlex.quote(r["name"] + r["asks"]) for r in missing + unfit))
+    if facts["python"]["kind"] in ("system", "conda base"):
+        remedy = _new_environment(facts)
+    summary = "; ".join(words[:4]) + (f" and {len(words) - 4} more" if len(words) > 4 else "")
+    return Check("requirements", "failed", summary, "; ".join(words), expected, remedy, metrics)
+
+
+def _variables(facts: Facts) -> Check:
+    """What was measured with MindSpore 2.10.0 stands at each variable, else its documentation."""
+    found = facts["variables"]
+    expected = "no variable left over that changes what Python or MindSpore does"
+    breaks = {name: why for name in found if (why := _breaks(name, found[name]))}
+    if breaks:
+        summary = "; ".join(f"{name}={found[name]} {why}" for name, why in breaks.items())
+        remedy = f"unset {' '.join(breaks)}"
+        return Check("variables", "failed", summary, "", expected, remedy)
+    changes = {name: why for name in found if (why := _changes(name, found[name]))}
+    if not changes:
+        summary = "none is set that changes what Python or MindSpore does"
+        return Check("variables", "ok", summary, "", expected)
+    summary = "; ".join(f"{name}={found[name]} {why}" for name, why in changes.items())
+    return Check("variables", "ok", summary, "", expected, metrics={"set": len(changes)})
+
+
+def _breaks(name: str, value: str) -> str:
+    if name == "PYTHONOPTIMIZE" and value not in ("", "0"):
+        return "removes every assert: a notebook would prove nothing"
+    if name == "PYTHONHOME" and value:
+        return "gives Python another standard library"
+    if name == "PYTHONWARNINGS" and value.startswith("error"):
+        return "turns warnings into errors: importing MindSpore raises DeprecationWarning"
+    if name in ("GLOG_v", "GLOG_stderrthreshold") and value not in ("0", "1", "2", "3", "4"):
+        return "is no level of MindSpore's log, 0 to 4: importing it raises ValueError"
+    if name == "MS_SIMULATION_LEVEL" and value:
+        return "is MindSpore's simulation of a cluster: its operations raise, or are not executed"
+    if name == "MINDSPORE_DUMP_CONFIG" and not os.path.isfile(value):
+        return "names a file that is not there: the first operation raises"
+    if name == "RANK_TABLE_FILE" and not os.path.isfile(value):
+        return "names a file that is not there"
+    if name == "MS_ROLE" and value:
+        return "is left over from a launcher: init() waits for its scheduler"
+    return ""
+
+
+def _changes(name: str, value: str) -> str:
+    if name == "GLOG_v":
+        return {"0": "floods the log", "1": "floods the log", "2": ""}.get(value, "hides warnings")
+    return {
+        "MS_SUBMODULE_LOG_v": "changes MindSpore's log",
+        "MS_JIT": "leaves functions under ms.jit uncompiled" if value == "0" else "",
+        "MS_COMPILER_CACHE_ENABLE": "may load a graph compiled earlier" if value == "1" else "",
+        "MS_ALLOC_CONF": "changes the memory pool",
+        "MS_DEV_RUNTIME_CONF": "changes the runtime",
+        "MINDSPORE_DUMP_CONFIG": "dumps tensors",
+        "RANK_TABLE_FILE": "is used by HCCL: msnb doctor --rank-table judges it",
+        "OMP_NUM_THREADS": "is the number of threads, whatever this machine has",
+        "LD_PRELOAD": "puts a library before all others",
+        "ASCEND_LAUNCH_BLOCKING": "makes operations wait" if value == "1" else "",
+        "ASCEND_GLOBAL_LOG_LEVEL": "floods the log" if value in ("0", "1") else "",
+    }.get(name, "")
+
+
+def _room(facts: Facts) -> Check:
+    room = facts["resources"]
+    expected = (
+        f"{_size(MEMORY)} of memory, {_size(DISK)} of disk and {_size(SHARED)} of /dev/shm free, "
+        "and file systems that map files"
+    )
+    disk = {label: place for label, place in room["disk"].items() if place["free"] is not None}
+    metrics = {
+        name: size
+        for name, size in {"memory": room["memory"], "shared_memory": room["shared_memory"]}.items()
+        if size is not None
+    }
+    metrics |= {label.replace(" ", "_"): place["free"] for label, place in disk.items()}
+    if room["memory"] is not None and room["memory"] < MEMORY:
+        summary = f"{_size(room['memory'])} of memory free: importing both frameworks takes more"
+        remedy = "ps axo pid,rss,args --sort=-rss | head  # and end what is not needed"
+        return Check("room", "failed", summary, "", expected, remedy, metrics)
+    for label, place in disk.items():
+        if place["free"] < DISK:
+            summary = f"{_size(place['free'])} of disk free for the {label}"
+            remedy = f"df -h {shlex.quote(place['path'])}"
+            if label.startswith("temp"):
+                remedy += "; export TMPDIR=...  # a folder with room"
+            return Check("room", "failed", summary, place["path"], expected, remedy, metrics)
+    if room["shared_memory"] is not None and room["shared_memory"] < SHARED:
+        summary = f"{_size(room['shared_memory'])} of /dev/shm free: datasets with several "
+        summary += "processes need it"
+        remedy = "df -h /dev/shm  # a container gets it by: docker run --shm-size=1g"
+        return Check("room", "failed", summary, "", expected, remedy, metrics)
+    if room["unmapped"]:
+        fault = room["unmapped"][0]
+        summary = f"the file system of {fault['folder']} cannot map files: {fault['error']}"
+        remedy = f"df -T {shlex.quote(fault['folder'])}  # move the environment to a local disk"
+        return Check("room", "failed", summary, "", expected, remedy, metrics)
+    summary = "enough memory, disk and shared memory"
+    return Check("room", "ok", summary, "", expected, metrics=metrics)
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.0f} MiB"
 
 
 def _not_importable(name: str, facts: Facts, expected: str, *, remedy: str = "") -> Check:
@@ -528,4 +654,7 @@ RULES: dict[str, Rule] = {
     "numpy": _numpy,
     "torch": _torch,
     "protobuf": _protobuf,
+    "requirements": _requirements,
+    "variables": _variables,
+    "room": _room,
 }

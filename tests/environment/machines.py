@@ -34,9 +34,11 @@ def fit_facts(target: str = "CPU") -> dict[str, Any]:
                 "python": f"{ENV}/bin/python",
                 "prefix": ENV,
                 "there": True,
+                "env": {},
             }
         ],
         ".venv": {"path": ENV, "kind": "folder", "prefix": ENV, "python": True},
+        ".env": None,
         "distributions": {
             "mindspore": {
                 "version": "2.10.0",
@@ -45,14 +47,29 @@ def fit_facts(target: str = "CPU") -> dict[str, Any]:
             },
             "mindspore-ascend": None,
             "mindspore-dev": None,
+            "mindspore-gpu": None,
             "numpy": {"version": "1.26.4", "folder": SITE, "requires": []},
             "torch": {"version": "2.13.0+cpu", "folder": SITE, "requires": []},
             "protobuf": {"version": "7.36.2", "folder": SITE, "requires": []},
             "ipykernel": {"version": "7.4.0", "folder": SITE, "requires": []},
             "pip": {"version": "26.0", "folder": SITE, "requires": []},
         },
+        "requirements": [
+            {"name": "numpy", "asks": "<2,>=1.25", "have": "1.26.4"},
+            {"name": "papermill", "asks": ">=2.6", "have": "2.6.0"},
+        ],
         "shadows": [],
         "python_path": [],
+        "variables": {},
+        "resources": {
+            "memory": 8 << 30,
+            "disk": {
+                "working folder": {"path": "/home/lin/msnb", "free": 90 << 30},
+                "temporary files": {"path": "/tmp", "free": 9 << 30},
+            },
+            "shared_memory": 64 << 20,
+            "unmapped": [],
+        },
         "probes": {
             "mindspore": {
                 "end": "ok",

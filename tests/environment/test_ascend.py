@@ -249,8 +249,9 @@ def test_a_machine_broken_in_one_way(
 def test_every_rule_is_seen_failing() -> None:
     parametrized = test_a_machine_broken_in_one_way.pytestmark[0].args[1]
     seen = {row for _, row, _, _ in parametrized} | {machine.row for machine in MACHINES}
-    # addresses are asked for by the rank table's rules: one server alone needs none
-    assert set(ascend_rules.CAUSES) - seen == {"device addresses"}
+    # addresses are asked for by the rank table's rules: one server alone needs none;
+    # the kernel's variables fail in test_doctor_fix.py
+    assert set(ascend_rules.CAUSES) - seen == {"device addresses", "kernel variables"}
 
 
 def test_libraries_may_be_known_to_the_loader_instead(tmp_path: Path) -> None:

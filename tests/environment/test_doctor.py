@@ -14,9 +14,10 @@ from pathlib import Path
 
 import overlay
 import pytest
+from machines import fit_facts
 
 import msnb
-from msnb.environment import ascend, facts
+from msnb.environment import ascend, examine, facts
 from msnb.environment.__main__ import exit_code, main
 from msnb.report import Check, Report
 
@@ -180,7 +181,7 @@ def small_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     from msnb.environment import __main__ as command
 
     report = Report("environment for CPU", [Check("kernel", "failed", "~/笔记/" + "word " * 20)])
-    monkeypatch.setattr(command, "doctor", lambda *args, **options: report)
+    monkeypatch.setattr(command, "look", lambda *args, **options: (report, {}))
 
 
 class Terminal(io.TextIOWrapper):
@@ -356,6 +357,54 @@ def test_shadowing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     found = facts._shadows(tmp_path)
     assert {Path(shadow["path"]).name for shadow in found} == {"random.py", "numpy"}
+
+
+def test_the_remedy_against_shadowing_files_cures_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, other = tmp_path / "my 工作", tmp_path / "on path"
+    for place, names in ((folder, ("random", "torch", "mindspore")), (other, ("numpy",))):
+        place.mkdir()
+        for name in names:
+            (place / f"{name}.py").write_text("", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(other))
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    found = fit_facts()
+    found["shadows"], found["python_path"] = facts._shadows(folder), facts._python_path()
+    row = examine(found)["shadowing"]
+    assert row.metrics == {"files": 4}
+    assert row.remedy.startswith("unset PYTHONPATH\nmv ")
+    command = f'{row.remedy}\nprintf %s "$PYTHONPATH"'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    monkeypatch.delenv("PYTHONPATH")
+    assert facts._shadows(folder) == []
+
+
+def test_room_is_measured_where_it_is_asked_for(tmp_path: Path) -> None:
+    room = facts._resources(tmp_path, None)
+    free = os.statvfs(tmp_path)
+    assert room["disk"]["working folder"]["path"] == str(tmp_path)
+    # within a gigabyte: others write meanwhile
+    told = room["disk"]["working folder"]["free"]
+    assert abs(told - free.f_bavail * free.f_frsize) < 1 << 30
+    with open("/proc/meminfo", encoding="ascii") as file:
+        total = int(re.search(r"MemTotal:\s+(\d+)", file.read())[1]) * 1024  # type: ignore[index]
+    assert 0 < room["memory"] <= total
+    assert room["unmapped"] == []
+    assert facts._mapping_fault(str(tmp_path)) is not None  # a folder cannot be mapped
+    assert facts._free(str(tmp_path / "gone")) is None
+
+
+def test_requirements_are_those_of_the_project() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.findall(r'"([^"]+)"', text.split("dependencies = [")[1].split("]")[0])
+    found = facts._requirements(ROOT)
+    assert [r["name"] + r["asks"] for r in found] == listed
+    assert all(r["have"] for r in found)
+    numpy = next(r for r in found if r["name"] == "numpy")
+    assert numpy["asks"] == ">=1.25,<2"
+    assert {r["name"] for r in facts._requirements(None)} >= {"numpy", "papermill"}
 
 
 # --- NumPy 2 for real ----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 from machines import ENV, SITE, ascend_facts, fit_facts, no_ascend_facts
 
 from msnb.environment import ascend_rules, examine, rules
+from msnb.environment import facts as facts_of
 from msnb.report import Report
 
 PYTHON = f"{ENV}/bin/python"
@@ -322,6 +323,63 @@ BROKEN = {
         "see protobuf",
         installs('"protobuf>=7.34.1"'),
     ),
+    "two MindSpores": (
+        "mindspore",
+        broken("distributions/mindspore-ascend", {"version": "2.2.0", "folder": SITE}),
+        "failed",
+        "mindspore-ascend beside mindspore: both write into one folder",
+        re.escape(f"{PYTHON} -m pip uninstall -y mindspore mindspore-ascend\n")
+        + installs("mindspore==2.10.0"),
+    ),
+    "a requirement is missing": (
+        "requirements",
+        broken("requirements/1/have", None),
+        "failed",
+        "^papermill is not installed$",
+        installs("'papermill>=2.6'"),
+    ),
+    "a requirement is too old": (
+        "requirements",
+        broken("requirements/1/have", "2.4.0"),
+        "failed",
+        "papermill is 2.4.0, asked for >=2.6",
+        installs("'papermill>=2.6'"),
+    ),
+    "asserts are removed": (
+        "variables",
+        broken("variables", {"PYTHONOPTIMIZE": "1", "GLOG_v": "3"}),
+        "failed",
+        "^PYTHONOPTIMIZE=1 removes every assert",
+        "unset PYTHONOPTIMIZE",
+    ),
+    "no memory": (
+        "room",
+        broken("resources/memory", 300 << 20),
+        "failed",
+        "300 MiB of memory free",
+        "ps axo .*",
+    ),
+    "no disk": (
+        "room",
+        broken("resources/disk/temporary files/free", 1 << 20),
+        "failed",
+        "1 MiB of disk free for the temporary files",
+        "df -h /tmp; export TMPDIR=.*",
+    ),
+    "no shared memory": (
+        "room",
+        broken("resources/shared_memory", 8 << 20),
+        "failed",
+        "8 MiB of /dev/shm free",
+        "df -h /dev/shm .*--shm-size=1g",
+    ),
+    "a file system without mmap": (
+        "room",
+        broken("resources/unmapped", [{"folder": "/mnt/x", "error": "[Errno 19] No such device"}]),
+        "failed",
+        "the file system of /mnt/x cannot map files",
+        "df -T /mnt/x .*",
+    ),
     "the first operation is wrong": (
         "first operation",
         broken("probes/mindspore/told/result", [2.0, 4.0]),
@@ -520,6 +578,56 @@ def test_what_breaks_beside_a_hidden_module_is_not_installed_again(fit: dict[str
         assert report[name].status == "failed"
         assert report[name].summary.endswith(": see shadowing")
         assert report[name].remedy == "mv /home/lin/msnb/json.py /home/lin/msnb/json_mine.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("PYTHONHOME", "/opt/python", "another standard library"),
+        ("PYTHONWARNINGS", "error", "raises DeprecationWarning"),
+        ("GLOG_v", "9", "raises ValueError"),
+        ("GLOG_stderrthreshold", "x", "no level"),
+        ("MS_SIMULATION_LEVEL", "0", "simulation"),
+        ("MINDSPORE_DUMP_CONFIG", "/gone.json", "not there"),
+        ("RANK_TABLE_FILE", "/gone.json", "not there"),
+        ("MS_ROLE", "MS_WORKER", "left over from a launcher"),
+    ],
+)
+def test_variables_that_break(name: str, value: str, says: str, fit: dict[str, Any]) -> None:
+    fit["variables"] = {name: value}
+    row = examine(fit)["variables"]
+    assert row.status == "failed"
+    assert says in row.summary
+    assert row.remedy == f"unset {name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("GLOG_v", "3", "hides warnings"),
+        ("GLOG_v", "0", "floods the log"),
+        ("MS_JIT", "0", "uncompiled"),
+        ("MS_COMPILER_CACHE_ENABLE", "1", "compiled earlier"),
+        ("OMP_NUM_THREADS", "4", "number of threads"),
+        ("LD_PRELOAD", "/x.so", "before all others"),
+        ("MS_ALLOC_CONF", "x", "memory pool"),
+        ("RANK_TABLE_FILE", __file__, "--rank-table"),
+        *((n, v, "") for n, v in {"GLOG_v": "2", "MS_JIT": "1", "PYTHONOPTIMIZE": "0"}.items()),
+    ],
+)
+def test_variables_that_change_something(
+    name: str, value: str, says: str, fit: dict[str, Any]
+) -> None:
+    fit["variables"] = {name: value}
+    row = examine(fit)["variables"]
+    assert row.status == "ok"
+    assert (says or "none is set") in row.summary
+
+
+def test_every_variable_that_is_looked_at_means_something() -> None:
+    values = ("0", "1", "3", "9", "error", "/gone")
+    for name in facts_of.VARIABLES:
+        assert any(rules._breaks(name, v) or rules._changes(name, v) for v in values), name
 
 
 def test_numpy_is_judged_by_the_operation_and_not_by_its_number() -> None:
