@@ -251,6 +251,10 @@ def _data(step: int, data: Any, total: int | None, rows: int) -> dict[str, Any]:
         )
     said: dict[str, Any] = {"kind": "epoch", "batches": _length(data), **_shard(data)}
     said["total"] = total if total is not None else _all_samples(data)
+    if hasattr(data, "create_tuple_iterator"):
+        from mindspore.dataset import config
+
+        said["seed"] = config.get_seed()
     if step == 0:
         said.update(_read_epoch(data, rows))
         if said["whole"]:
@@ -729,12 +733,17 @@ def _samples(ranks: Sequence[Mapping[str, Any]]) -> list[Check]:
     return [check, _coverage(ranks, lists, read - shared, overlap)]
 
 
+def _orders(ranks: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The seeds the order of samples comes from; ms.set_seed sets the datasets' as well."""
+    return [row["data"].get("seed", row["seed"]) for row in ranks]
+
+
 def _why_shared(
     ranks: Sequence[Mapping[str, Any]], lists: Sequence[Sequence[int]], shared: int
 ) -> tuple[str, str]:
     shards = [row["data"].get("shards", "unknown") for row in ranks]
     places = [row["data"].get("shard") for row in ranks]
-    seeds = [row["seed"] for row in ranks]
+    seeds = _orders(ranks)
     size = len(ranks)
     if _equal([sorted(part) for part in lists]):
         if shards[0] in (None, 1):
@@ -786,7 +795,7 @@ def _coverage(
     shards = data[0].get("shards")
     if isinstance(shards, int) and shards > len(ranks):
         found = f"num_shards is {shards}, and there are {len(ranks)} ranks"
-    elif not _equal([row["seed"] for row in ranks]):
+    elif not _equal(_orders(ranks)):
         found = "each rank shuffles with its own seed, then shards: some samples fall to nobody"
     else:
         found = "the parts of the ranks do not make up the whole"
@@ -804,6 +813,8 @@ def _coverage(
 def _seeds(ranks: Sequence[Mapping[str, Any]], blamed: bool) -> Check:
     seeds = [row["seed"] for row in ranks]
     shown = ["not set" if seed is None else seed for seed in seeds]
+    if _equal(seeds) and not _equal(_orders(ranks)):
+        seeds = shown = [f"{seed} for datasets" for seed in _orders(ranks)]
     if _equal(seeds):
         return Check("seeds", "ok", f"{shown[0]} on every rank")
     if blamed:

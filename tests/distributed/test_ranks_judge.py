@@ -271,6 +271,15 @@ def test_shuffled_by_seeds_of_their_own_then_sharded() -> None:
     assert "seeds differ" in said["seeds"]
 
 
+def test_the_seed_of_datasets_is_one_of_its_own() -> None:
+    rows = reading([0, 1, 2, 3, 4, 5, 6, 7], [6, 7, 8, 9, 10, 11, 12, 13])
+    rows[0]["data"]["seed"], rows[1]["data"]["seed"] = 5, 6
+    said = faults(rows)
+    assert "shuffles with its own seed (5 on rank 0, 6 on rank 1)" in said["samples"]
+    assert "shuffles with its own seed" in said["gaps"]
+    assert "5 for datasets on rank 0, 6 for datasets on rank 1" in said["seeds"]
+
+
 def test_seeds_alone_are_no_fault() -> None:
     rows = changed(seed=1)
     assert faults(rows) == {}
