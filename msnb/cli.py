@@ -336,7 +336,9 @@ def _run(
 ) -> int:
     from msnb.regression import shares
     from msnb.regression.catalog import Refused
-    from msnb.regression.run import Limits, open_folder, plan, run_notebooks
+    from msnb.regression.folder import open_folder
+    from msnb.regression.planning import Limits, plan
+    from msnb.regression.run import run_notebooks
 
     try:
         limited = Limits(*limits)

@@ -6,7 +6,7 @@ import pytest
 
 from msnb.regression import shares
 from msnb.regression.catalog import Refused
-from msnb.regression.run import Limits
+from msnb.regression.planning import Limits
 
 
 @pytest.mark.parametrize(
