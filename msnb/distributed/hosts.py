@@ -37,6 +37,10 @@ class _Link:
     heard: float = field(default_factory=time.monotonic)
     received: bytes = b""
 
+    def __post_init__(self) -> None:
+        self.socket.setblocking(False)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
     def send(self, **message: Any) -> None:
         with contextlib.suppress(OSError):  # full or broken: silence will tell
             self.socket.sendall(json.dumps(message).encode() + b"\n")
@@ -112,7 +116,6 @@ class Hosts:
                     raise Lost(f"{first} (node rank 0)", said, started=False) from None
                 time.sleep(0.2)
                 return False
-            connection.setblocking(False)
             self._links.append(_Link(connection, 0))
             self._links[0].send(node=self.node, agreed=self._agreed)
         if any(message.get("go") for message in self._hear()):
@@ -162,7 +165,6 @@ class Hosts:
         with contextlib.suppress(BlockingIOError):
             while True:
                 connection, _ = self._listener.accept()
-                connection.setblocking(False)
                 self._links.append(_Link(connection))
 
     def _hear(self) -> list[dict[str, Any]]:

@@ -42,14 +42,14 @@ class Job:
 
     ``report`` judges it: a Check for each rank and for the job, and what the ranks' own checks
     found. ``log_dir`` holds ``rank_N.out``, ``rank_N.err`` and ``scheduler.err``. ``exit_codes``,
-    ``stdout`` and ``stderr`` map a rank of this machine to its exit code (negative: the signal that
-    ended it; ``None``: it never started) and to the last megabyte of its output. ``seconds`` is
+    ``stdout`` and ``stderr`` map a rank of this machine that was started to its exit code
+    (negative: the signal that ended it) and to the last megabyte of its output. ``seconds`` is
     wall-clock time.
     """
 
     report: Report
     log_dir: Path
-    exit_codes: Mapping[int, int | None] = field(default_factory=dict)
+    exit_codes: Mapping[int, int] = field(default_factory=dict)
     stdout: Mapping[int, str] = field(default_factory=dict, repr=False)
     stderr: Mapping[int, str] = field(default_factory=dict, repr=False)
     seconds: float = 0.0
@@ -176,7 +176,7 @@ def launch(
     return Job(
         report,
         folder,
-        {rank: _exit_code(end["ranks"].get(str(rank), {})) for rank in ranks},
+        {int(rank): _exit_code(record) for rank, record in end["ranks"].items()},
         outputs["out"],
         outputs["err"],
         end["seconds"],
@@ -420,10 +420,10 @@ def _folder(log_dir: str | os.PathLike[str] | None) -> Path:
 # What the ranks left
 
 
-def _exit_code(record: Mapping[str, Any]) -> int | None:
+def _exit_code(record: Mapping[str, Any]) -> int:
     """A rank that raised may be ended while it waits in MindSpore's exit: Python's own code, 1."""
-    code: int | None = record.get("exit")
-    return 1 if record.get("raised") and code in (-15, -9) else code
+    code: int = record["exit"]
+    return 1 if record["raised"] and code in (-15, -9) else code
 
 
 def _read(path: Path) -> str:
