@@ -16,8 +16,9 @@ class Row:
     """Seconds of one thing, beside those of a baseline measured in turns with it.
 
     ``limit`` in seconds is held against the median, or, with ``beyond``, against the median of what
-    the thing takes beyond its baseline in the same turn. A Row with a ``skipped`` reason has no
-    seconds.
+    the thing takes beyond its baseline in the same turn; ``ratio_limit`` against the median of its
+    ratios to the baseline. ``unit`` is ``s``, or ``B`` where it is bytes that are compared. A Row
+    with a ``skipped`` reason has no numbers.
     """
 
     name: str
@@ -27,6 +28,8 @@ class Row:
     limit: float | None = None
     beyond: bool = False
     skipped: str = ""
+    ratio_limit: float | None = None
+    unit: str = "s"
 
     @property
     def judged(self) -> float:
@@ -37,18 +40,30 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        return bool(self.skipped) or self.limit is None or self.judged <= self.limit
+        if self.skipped:
+            return True
+        if self.ratio_limit is not None and median(self.ratios) > self.ratio_limit:
+            return False
+        return self.limit is None or self.judged <= self.limit
+
+    @property
+    def ratios(self) -> list[float]:
+        """The thing to its baseline, turn by turn."""
+        return [a / b for a, b in zip(self.seconds, self.baseline, strict=True)]
 
     def lines(self) -> Iterator[str]:
         """The Row as text: the median, the spread, the ratio, and the limit."""
         if self.skipped:
             yield f"{self.name}: skipped, {self.skipped}"
             return
-        yield f"{self.name}: {_spread(self.seconds, _time)}"
+        show = _time if self.unit == "s" else _size
+        yield f"{self.name}: {_spread(self.seconds, show)}"
         if self.baseline:
-            ratios = [a / b for a, b in zip(self.seconds, self.baseline, strict=True)]
-            yield f"    {self.baseline_name}: {_spread(self.baseline, _time)}"
-            yield f"    ratio {_spread(ratios, _ratio)}"
+            yield f"    {self.baseline_name}: {_spread(self.baseline, show)}"
+            yield f"    ratio {_spread(self.ratios, _ratio)}"
+        if self.ratio_limit is not None:
+            verdict = "ok" if self.ok else "OVER THE LIMIT"
+            yield f"    {verdict}: ratio {median(self.ratios):.2f}, limit {self.ratio_limit:.2f}"
         if self.limit is not None:
             verdict = "ok" if self.ok else "OVER THE LIMIT"
             which = "beyond the baseline " if self.beyond else ""
@@ -76,6 +91,10 @@ def _time(seconds: float) -> str:
     if size < 1e-3:
         return f"{seconds * 1e6:.1f} µs"
     return f"{seconds * 1e3:.1f} ms" if size < 1 else f"{seconds:.2f} s"
+
+
+def _size(number: float) -> str:
+    return f"{number / 2**20:.0f} MiB"
 
 
 def _ratio(value: float) -> str:

@@ -179,7 +179,11 @@ def rows() -> Iterator[Row]:
     floor = "plain scripts"
     yield Row("msnb run, wall", wall["msnb run"], wall[floor], floor, ratio_limit=0.80)
     yield Row(
-        "msnb run, wall", wall["msnb run"], wall["papermill loop"], "papermill loop", ratio_limit=0.55
+        "msnb run, wall",
+        wall["msnb run"],
+        wall["papermill loop"],
+        "papermill loop",
+        ratio_limit=0.55,
     )
     yield Row("msnb run, CPU", cpu["msnb run"], cpu[floor], floor, ratio_limit=0.85)
     for way in commands:

@@ -66,6 +66,20 @@ runpy.run_module("benchmarks", run_name="__main__")
     assert "compiled again" not in said
 
 
+def test_a_limit_of_ratios_is_held_against_the_median_of_the_turns():
+    row = Row("x", (2.0, 6.0, 2.0), (1.0, 2.0, 4.0), "bare", ratio_limit=2.0)
+    assert row.ok  # of 2, 3, 0.5
+    assert list(row.lines())[-1] == "    ok: ratio 2.00, limit 2.00"
+    over = Row("x", (2.0, 6.0, 2.0), (1.0, 2.0, 4.0), "bare", ratio_limit=1.9)
+    assert not over.ok
+    assert list(over.lines())[-1] == "    OVER THE LIMIT: ratio 2.00, limit 1.90"
+
+
+def test_bytes_are_shown_as_bytes():
+    row = Row("x", (3 * 2.0**20,), (2.0**20,), "bare", unit="B")
+    assert list(row.lines())[0] == "x: 3 MiB  [3 MiB to 3 MiB, n=1]"
+
+
 def test_things_take_turns():
     order = []
     first, second = in_turns(lambda: order.append("a"), lambda: order.append("b"), turns=2, calls=2)
