@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -45,17 +46,11 @@ def open_folder(plan: Plan, out: Path | None = None, *, resume: bool = False) ->
                 plan.base / "runs", datetime.now().strftime("%Y-%m-%d-%H%M%S")
             )
         opened = RunFolder(folder, lock=_lock(folder))
-        if resume and any(folder.iterdir()):
-            opened.former = _former(plan, folder)
-            for torn in folder.glob(".*.tmp"):  # left by a run that was killed as it wrote
-                torn.unlink()
-        elif any(folder.iterdir()):
-            raise Refused(
-                f"--out {out} is not empty; name a new folder, or type --resume to go on with the "
-                "run in it"
-            )
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(13, os.strerror(13), str(folder))
+        try:
+            opened.former = _look_into(plan, opened.path, out, resume)
+        except BaseException:
+            os.close(opened.lock)
+            raise
     except (FileExistsError, NotADirectoryError):
         raise Refused(f"{folder} is a file") from None
     except OSError as error:
@@ -63,6 +58,22 @@ def open_folder(plan: Plan, out: Path | None = None, *, resume: bool = False) ->
             f"the results cannot be written: {error.strerror}: {error.filename}"
         ) from None
     return opened
+
+
+def _look_into(plan: Plan, folder: Path, out: Path | None, resume: bool) -> Results | None:
+    former = None
+    if resume and any(folder.iterdir()):
+        former = _former(plan, folder)
+        for torn in folder.glob(".*.tmp"):  # left by a run that was killed as it wrote
+            torn.unlink()
+    elif any(folder.iterdir()):
+        raise Refused(
+            f"--out {out} is not empty; name a new folder, or type --resume to go on with the "
+            "run in it"
+        )
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    return former
 
 
 def still_valid(result: NotebookResult, job: Job, folder: Path, beside: str) -> str:

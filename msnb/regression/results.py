@@ -127,7 +127,7 @@ class Results:
             record.pop("ok")
         except OSError as error:
             raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-        except (ValueError, KeyError, AttributeError):
+        except (ValueError, KeyError, AttributeError, TypeError):
             raise ValueError(f"{path} is not the results.json of a run") from None
         if schema != SCHEMA:
             raise ValueError(
