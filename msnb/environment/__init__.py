@@ -28,10 +28,12 @@ def doctor(
 ) -> Report:
     """Judge whether this environment is fit to run the curriculum on ``device_target``.
 
-    One row a fact: the interpreter and its environment, pip, the kernel, MindSpore and its first
-    operation in a fresh process, NumPy, PyTorch, protobuf, shadowing files, the device, and CANN,
-    driver and firmware. It takes a few seconds, since three fresh interpreters import MindSpore,
-    PyTorch and the rest.
+    One row a fact: the interpreter and its environment, pip, the kernel, shadowing files, MindSpore
+    and its first operation in a fresh process, NumPy, PyTorch, protobuf, what else msnb asks for,
+    variables that change behaviour, and the room there is. For Ascend then, causes first: device
+    nodes and the right to open them, driver and firmware, npu-smi, memory, CANN with its parts,
+    operators and variables; at last the device itself. It takes a few seconds, since fresh
+    interpreters import MindSpore, PyTorch and the rest.
 
     ``device_target`` is CPU, Ascend, GPU or auto, in any case; ``auto`` asks for the CPU and tells
     what else is there. ``paths="short"`` writes ``<env>``, paths below the repository and ``~`` so

@@ -48,8 +48,12 @@ def gather(
 
     ``mindspore`` is its installed distribution, whose source names the accepted versions of CANN;
     ``home`` stands in for the user's home folder. Without ``ask`` no command is run.
+
+    Raises ``ValueError`` where ``root`` is no folder.
     """
     folder = Path(root)
+    if not folder.is_dir():
+        raise ValueError(f"root is the folder of a machine's files, and {folder} is no folder")
     real = folder.resolve() == Path("/")
     home = home or os.path.expanduser("~")
     variables = _variables(folder, real)
@@ -127,14 +131,18 @@ def _variables(root: Path, real: bool) -> Mapping[str, str]:
 
 def _part(root: Path, path: str) -> Facts:
     there = below(root, path).is_file()
-    pairs = {name.lower(): value for name, value in _pairs(root, path).items()}
+    told = {name.lower(): value for name, value in _pairs(root, path).items()}
     return {
-        "version": pairs.get("version", "").strip("[]") or None,
+        "version": _version(told.get("version", "")),
         "path": path if there else None,
         "looked": [path],
-        "inner": pairs.get("innerversion"),
-        "firmware": pairs.get("compatible_version_fw"),
+        "inner": told.get("innerversion"),
+        "firmware": told.get("compatible_version_fw"),
     }
+
+
+def _version(text: str) -> str | None:
+    return text.strip("[]")[:60] or None
 
 
 def _nodes(root: Path, real: bool) -> Facts:
@@ -143,7 +151,7 @@ def _nodes(root: Path, real: bool) -> Facts:
         names = os.listdir(below(root, "/dev"))
     except OSError:
         names = []
-    devices = sorted(int(name[7:]) for name in names if re.fullmatch(r"davinci\d+", name))
+    devices = sorted(int(name[7:]) for name in names if re.fullmatch(r"davinci[0-9]{1,6}", name))
     managers = [name for name in MANAGERS if name in names]
     every = [f"/dev/davinci{number}" for number in devices] + [f"/dev/{name}" for name in managers]
     closed = [node for node in every if real and not os.access(node, os.R_OK | os.W_OK)]
@@ -201,7 +209,8 @@ def _npu_smi(root: Path, real: bool, ask: bool) -> Facts:
 
 
 _BUS = re.compile(r"[\w]{4}:[\w]{2}:[\w]{2}\.\w|NA")
-_USED = re.compile(r"(\d+)\s*/\s*(\d+)")
+_USED = re.compile(r"([0-9]{1,9})\s*/\s*([0-9]{1,9})")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def parse_npu_smi(text: str) -> Facts:
@@ -219,7 +228,7 @@ def parse_npu_smi(text: str) -> Facts:
     processes: list[Facts] = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        numbers = [int(word) for word in cells[0].split() if word.isdigit()]
+        numbers = [int(word) for word in cells[0].split() if _NUMBER.fullmatch(word)]
         if len(cells) == 3 and numbers and _BUS.fullmatch(cells[1]):
             if not chips:
                 continue
@@ -234,17 +243,19 @@ def parse_npu_smi(text: str) -> Facts:
                 "used": int(used) if used else None,
                 "total": int(total) if total else None,
             }
-        elif len(cells) == 3 and len(cells[0].split()) == 2 and numbers[:1]:
+        elif len(cells) == 3 and len(cells[0].split()) == 2 and numbers:
             npu, name = cells[0].split()
+            if not _NUMBER.fullmatch(npu):
+                continue
             chips.append({"npu": int(npu), "name": name, "health": cells[1]})
-        elif len(cells) == 4 and numbers and cells[1].isdigit():
+        elif len(cells) == 4 and numbers and _NUMBER.fullmatch(cells[1]):
             processes.append(
                 {
                     "npu": numbers[0],
                     "chip": numbers[1] if len(numbers) > 1 else 0,
                     "pid": int(cells[1]),
                     "name": cells[2],
-                    "memory": int(cells[3]) if cells[3].isdigit() else None,
+                    "memory": int(cells[3]) if _NUMBER.fullmatch(cells[3]) else None,
                 }
             )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -268,7 +279,9 @@ def hccn(root: Path) -> Facts:
     except OSError as error:
         return {"path": path, "devices": None, "error": error.strerror or str(error)}
     found: dict[str, list[str]] = {}
-    for device, address in re.findall(r"^\s*(?:IPv6)?address_(\d+)\s*=\s*(\S+)", text, re.M | re.I):
+    for device, address in re.findall(
+        r"^\s*(?:IPv6)?address_([0-9]{1,6})\s*=\s*(\S+)", text, re.M | re.I
+    ):
         found.setdefault(device, []).append(address)
     return {"path": path, "devices": found}
 
@@ -284,16 +297,16 @@ def _toolkit(root: Path, path: str) -> Facts | None:
     """
     parts = {}
     for part in PARTS:
-        pairs = _pairs(root, f"{path}/{part}/version.info")
-        version = pairs.get("Version", pairs.get("version", "")).strip("[]")
-        if version or pairs:
-            parts[part] = {"version": version or None, "product": pairs.get("version_dir")}
+        told = _pairs(root, f"{path}/{part}/version.info")
+        if told:
+            version = _version(told.get("Version", told.get("version", "")))
+            parts[part] = {"version": version, "product": _version(told.get("version_dir", ""))}
     installer = None
     for folder in ("", "aarch64-linux/", "x86_64-linux/", "arm64-linux/", "share/info/"):
         for name in ("ascend_toolkit_install.info", "ascend_nnae_install.info"):
-            pairs = _pairs(root, f"{path}/{folder}{name}")
-            if installer is None and pairs.get("version"):
-                installer = {"path": f"{path}/{folder}{name}", "version": pairs["version"]}
+            version = _version(_pairs(root, f"{path}/{folder}{name}").get("version", ""))
+            if installer is None and version:
+                installer = {"path": f"{path}/{folder}{name}", "version": version}
     compiler = f"{path}/compiler/version.info"
     there = below(root, compiler).is_file()
     if not parts and not installer and not there:

@@ -219,7 +219,11 @@ def _visible_devices(facts: Facts) -> Check:
 
 def _visible(facts: Facts) -> list[int]:
     value = facts["ascend"]["environment"].get("ASCEND_RT_VISIBLE_DEVICES", "")
-    return [int(n) for n in value.split(",")] if re.fullmatch(r"\d+(,\d+)*", value) else []
+    return (
+        [int(n) for n in value.split(",")]
+        if re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})*", value)
+        else []
+    )
 
 
 # --- driver and firmware -------------------------------------------------------------------------
@@ -582,7 +586,7 @@ def _device_works(facts: Facts) -> bool:
 
 
 def _digits(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
+    return tuple(int(part[:9]) for part in re.findall(r"[0-9]+", version))
 
 
 def _numbers(numbers: list[int]) -> str:

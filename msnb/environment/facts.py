@@ -134,6 +134,7 @@ def gather(
     folder = Path.cwd() if cwd is None else Path(cwd).absolute()
     repo = repository(folder)
     installed = {name: distribution(name) for name in DISTRIBUTIONS}
+    side = ascend.gather(root, installed["mindspore"], ask=device_target != "CPU")
     tried = device_target if Path(root).resolve() == Path("/") else "CPU"
     probes = _probe_all(tried, folder, seconds) if probe else {}
     return {
@@ -158,7 +159,7 @@ def gather(
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
         "resources": _resources(folder, installed["mindspore"]),
         "probes": probes,
-        "ascend": ascend.gather(root, installed["mindspore"], ask=device_target != "CPU"),
+        "ascend": side,
     }
 
 

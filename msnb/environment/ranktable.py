@@ -610,7 +610,9 @@ def _visible(facts: Facts) -> Check:
 def visible_devices(value: str) -> list[int] | None:
     """The numbers in a list such as ``0,1,3``; None where it is no such list."""
     words = [word.strip() for word in value.split(",")]
-    return [int(word) for word in words] if all(re.fullmatch(r"\d+", w) for w in words) else None
+    return (
+        [int(word) for word in words] if all(re.fullmatch("[0-9]{1,6}", w) for w in words) else None
+    )
 
 
 def _device_id(facts: Facts) -> Check:

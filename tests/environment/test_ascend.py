@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ascend_machines import (
 from machines import fit_facts
 
 from msnb.environment import ascend, ascend_rules, examine
+from msnb.environment.__main__ import main
 from msnb.report import Check, Report
 
 ACCEPTED = {"versions": ["8.2", "8.3", "8.5", "9.0", "9.1"], "file": "_check_version.py"}  # 2.10.0
@@ -356,7 +358,16 @@ def test_npu_smi_is_read(
 
 
 @pytest.mark.parametrize(
-    "said", ["", "\n", "| |\n", "| 0 x | OK |\n", "+--+\n| NPU |\n", "\x00\ufffd" * 9]
+    "said",
+    [
+        "",
+        "\n",
+        "| ² 910 | OK | x |\n| ² | ² | ² | ² |\n",
+        "| |\n",
+        "| 0 x | OK |\n",
+        "+--+\n| NPU |\n",
+        "\x00\ufffd" * 9,
+    ],
 )
 def test_npu_smi_that_says_something_else(said: str) -> None:
     found = ascend.parse_npu_smi(said)
@@ -405,3 +416,42 @@ def test_root_with_a_space_and_chinese(tmp_path: Path) -> None:
     assert judged(root).ok
     put(root, f"{CANN}/compiler/version.info", "Version=9.1.0\n")
     assert [cann["folder"] for cann in ascend.gather(root, None)["other_cann"]] == [CANN]
+
+
+# --- trees that are damaged ----------------------------------------------------------------------
+
+
+def damage(file: Path, how: str) -> None:
+    file.unlink()
+    if how == "folder":
+        file.mkdir()
+    elif how == "link to itself":
+        file.symlink_to(file)
+    elif how == "bytes":
+        file.write_bytes(bytes(range(256)) * 40)
+    elif how == "long":
+        file.write_text("Version=" + "9" * 200_000 + "\n", encoding="utf-8")
+    elif how == "noise":
+        file.write_text("Version=..\n=\n[=]\nVersion\n|0 1|2|3|\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("how", ["gone", "folder", "link to itself", "bytes", "long", "noise"])
+def test_a_damaged_file_is_at_most_a_row(how: str, tmp_path: Path) -> None:
+    fit_910b4(tmp_path)
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert len(files) > 15
+    for file in files:
+        content = file.read_bytes()
+        damage(file, how)
+        for check in judged(tmp_path):
+            assert "could not be judged" not in check.summary, (file, check)
+            assert len(check.summary) < 2000, file
+        shutil.rmtree(file) if how == "folder" else file.unlink(missing_ok=True)
+        file.write_bytes(content)
+
+
+def test_root_that_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="gone is no folder"):
+        ascend.gather(tmp_path / "gone", None)
+    assert main(["--device-target", "Ascend", "--root", str(tmp_path / "gone")]) == 2
+    assert "root is the folder of a machine's files" in capsys.readouterr().err
