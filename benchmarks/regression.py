@@ -71,6 +71,7 @@ def ways(folder: Path) -> dict[str, list[str]]:
         scripts.append(str(script))
     notebooks = [str(path) for path in SMALL]
     python = sys.executable
+    pytest = [python, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"]
     pool = folder / "pool.py"
     pool.write_text(PAPERMILL_POOL, encoding="utf-8")
     found = {
@@ -78,14 +79,14 @@ def ways(folder: Path) -> dict[str, list[str]]:
         "msnb run": [python, "-m", "msnb.cli", "run", *notebooks, "--jobs", "2"],
         "papermill loop": [python, "-c", PAPERMILL_LOOP, *notebooks],
         "papermill pool": [python, str(pool), *notebooks],
-        "nbconvert": [python, "-m", "nbconvert", "--execute", "--to", "notebook"]
-        + ["--output-dir", ".", *notebooks],
-        "nbval": [python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadscope", "--nbval-lax"]
-        + ["--nbval-current-env", "-p", "no:cacheprovider", *notebooks],
+        "nbconvert": [
+            *(python, "-m", "nbconvert", "--execute", "--to", "notebook", "--output-dir", "."),
+            *notebooks,
+        ],
+        "nbval": [*pytest, "--dist", "loadscope", "--nbval-lax", "--nbval-current-env", *notebooks],
     }
     if find_spec("nbmake"):
-        found["nbmake"] = [python, "-m", "pytest", "-q", "-n", "2", "--nbmake"]
-        found["nbmake"] += ["-p", "no:cacheprovider", *notebooks]
+        found["nbmake"] = [*pytest, "--nbmake", *notebooks]
     return found
 
 
@@ -187,10 +188,10 @@ def rows() -> Iterator[Row]:
     )
     yield Row("msnb run, CPU", cpu["msnb run"], cpu[floor], floor, ratio_limit=0.85)
     for way in commands:
-        if way not in ("msnb run", floor):
+        if way not in (ours, floor):
             yield Row(f"{way}, wall", wall[way], wall[floor], floor)
     for way in commands:
-        limit = 1.0 if way == "msnb run" and "nbmake" in commands else None
+        limit = 1.0 if way == ours and "nbmake" in commands else None
         against = "nbmake" if "nbmake" in commands else floor
         yield Row(
             f"{way}, memory", memory[way], memory[against], against, unit="B", ratio_limit=limit

@@ -77,7 +77,7 @@ def test_a_limit_of_ratios_is_held_against_the_median_of_the_turns():
 
 def test_bytes_are_shown_as_bytes():
     row = Row("x", (3 * 2.0**20,), (2.0**20,), "bare", unit="B")
-    assert list(row.lines())[0] == "x: 3 MiB  [3 MiB to 3 MiB, n=1]"
+    assert next(row.lines()) == "x: 3 MiB  [3 MiB to 3 MiB, n=1]"
 
 
 def test_things_take_turns():
