@@ -9,8 +9,8 @@ of all threads to standard error. Nothing of ours is imported: the script finds 
 
 import sys
 
-if __name__ == "__main__":
-    sys.path.pop(0)  # the folder of this file: nothing in it may shadow what the script imports
+if __name__ == "__main__" and sys.path[:1] == [__file__.rpartition("/")[0]]:
+    sys.path.pop(0)  # nothing beside this file may shadow what the script imports
 
 import contextlib
 import ctypes
@@ -40,7 +40,8 @@ def main() -> None:
         _scheduler()
         return
     sys.argv[:] = sys.argv[3:]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, os.path.dirname(os.path.realpath(script)))
     module: Any = types.ModuleType("__main__")
     module.__file__ = script
     module.__builtins__ = __builtins__

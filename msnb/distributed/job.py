@@ -32,6 +32,7 @@ from msnb.report import Check, Report
 from msnb.targets import canonical_target
 
 PORT = 8118  # msrun's default, for several hosts, which must agree on one
+_REPORTS, _LOGS = "reports", "mindspore_log"  # folders in the job's own
 _KEPT = 1 << 20  # bytes of a rank's output that a Job holds: the last ones
 _ENDING = 15.0  # seconds the watcher has to end everything
 
@@ -129,10 +130,13 @@ def launch(
     taken = verdict.taken_port(master, needed) if node == 0 else None
     if taken is not None:
         return Job(Report(title, [taken, *findings]), folder)
-    reports, logs = folder / "reports", folder / "mindspore_log"
-    reports.mkdir(exist_ok=True)
-    logs.mkdir(exist_ok=True)
-    base = {**os.environ, **{k: v for k, v in overlay.items() if v is not None}}
+    reports, logs = folder / _REPORTS, folder / _LOGS
+    try:
+        for made in (reports, logs):
+            made.mkdir(exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"the logs cannot be written: {error.strerror}: {folder}") from None
+    base = {**_inherited(), **{k: v for k, v in overlay.items() if v is not None}}
     for name in (name for name, value in overlay.items() if value is None):
         base.pop(name, None)
     environ = cluster_environment(
@@ -184,6 +188,16 @@ def launch(
 
 
 # The environment of the dynamic cluster
+
+
+def _inherited() -> dict[str, str]:
+    """The caller's environment, without the log that its own ``msnb.setup()`` has set up."""
+    environ = dict(os.environ)
+    if os.path.basename(environ.get("GLOG_log_dir", "")).startswith("msnb-log-"):
+        for name in ("v", "logtostderr", "stderrthreshold", "log_dir"):
+            environ.pop(f"GLOG_{name}", None)
+        environ.pop("MS_OM_PATH", None)
+    return environ
 
 
 def cluster_environment(
@@ -399,13 +413,19 @@ def _port(port: int | None) -> int | None:
 
 def _folder(log_dir: str | os.PathLike[str] | None) -> Path:
     if log_dir is None:
-        return Path(tempfile.mkdtemp(prefix="msnb-launch-"))
+        try:
+            return Path(tempfile.mkdtemp(prefix="msnb-launch-"))
+        except OSError as error:
+            raise ValueError(
+                f"the logs cannot be written: {error.strerror}: {error.filename or ''}; give "
+                "log_dir, or set TMPDIR"
+            ) from None
     if not isinstance(log_dir, (str, os.PathLike)) or not os.fspath(log_dir):
         raise TypeError(f"log_dir is the path of a folder, not {log_dir!r}")
     folder = Path(log_dir).expanduser().absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for pattern in ("rank_*.out", "rank_*.err", "scheduler.*", "reports/*.jsonl"):
+        for pattern in ("rank_*.out", "rank_*.err", "scheduler.*", f"{_REPORTS}/*.jsonl"):
             for stale in folder.glob(pattern):  # of an earlier job
                 stale.unlink()
     except FileExistsError:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 from faults import RANK, marked, run, write
+from typer.testing import CliRunner
 
+from msnb import cli
 from msnb.distributed.job import launch
 
 SAY = RANK + (
@@ -138,6 +140,85 @@ def test_what_a_rank_sees_and_what_a_job_holds(folder, monkeypatch):
     assert job.report["group"].status == "failed"
     assert "ranks 0, 1 never joined the group: 2 separate runs" in job.report["group"].summary
     assert not job.ok
+
+
+def test_the_callers_own_log_is_not_the_ranks(folder, monkeypatch):
+    for name, value in {
+        "GLOG_v": "2",
+        "GLOG_logtostderr": "0",
+        "GLOG_log_dir": "/elsewhere/msnb-log-x1",
+        "MS_OM_PATH": "/elsewhere/msnb-log-x1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    job, _ = run(write(folder, SAY), monkeypatch, folder, world_size=1)
+    seen = json.loads(job.stdout[0])["env"]
+    own = str(job.log_dir / "mindspore_log")
+    assert (seen["GLOG_log_dir"], seen["MS_OM_PATH"]) == (own, own)
+    assert not {"GLOG_v", "GLOG_logtostderr"} & set(seen)
+    monkeypatch.setenv("GLOG_log_dir", "/elsewhere/chosen")  # what somebody chose stays
+    job, _ = run(write(folder, SAY), monkeypatch, folder / "again", world_size=1)
+    seen = json.loads(job.stdout[0])["env"]
+    assert (seen["GLOG_log_dir"], seen["GLOG_v"]) == ("/elsewhere/chosen", "2")
+
+
+def test_the_script_is_main_as_in_python(folder, monkeypatch):
+    script = write(
+        folder,
+        "import inspect, multiprocessing, pickle, sys, json\n\n"
+        "def double(x):\n    return 2 * x\n\n"
+        "class Box:\n    pass\n\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "        print(pool.map(double, [1, 2]))\n"
+        "    print(type(pickle.loads(pickle.dumps(Box()))) is Box)\n"
+        "    print(inspect.getsource(double).splitlines()[0], json.__name__)\n",
+    )
+    job, _ = run(script, monkeypatch, folder, world_size=1)
+    assert job.stdout[0].splitlines() == ["[2, 4]", "True", "def double(x): json"], job.stderr
+
+
+def test_the_command(folder, monkeypatch):
+    script = write(folder, RANK + "print(sys.argv[1:])\nif 'x' in sys.argv:\n    sys.exit(3)\n")
+    logs = folder / "logs"
+
+    def invoke(*words):
+        words = ["launch", *map(str, words)]
+        return CliRunner().invoke(cli.make_app(), words)
+
+    good = invoke(script, "--world-size", 1, "--log-dir", logs, "--", "--epochs", 3)
+    assert good.exit_code == 0, good.output
+    assert "launch train.py: ok (2 ok)" in good.stdout
+    assert str(logs) in good.stderr
+    assert (logs / "rank_0.out").read_text() == "['--epochs', '3']\n"
+    bad = invoke(script, "x", "--world-size", 1, "--log-dir", logs, "--json")
+    assert bad.exit_code == 1
+    assert json.loads(bad.stdout)["checks"][0]["summary"].startswith("rank 0 failed first: raised")
+    for words, sentence in (
+        ([folder / "none.py"], "no script"),
+        ([script, "--world-size", 0], "1 or more, not 0"),
+        ([script, "--hosts", "a, a", "--node-rank", 0], "hosts names a twice"),
+        ([script, "--device-target", "Ascent"], "did you mean Ascend?"),
+    ):
+        refused = invoke(*words)
+        assert refused.exit_code == 2
+        assert sentence in refused.stderr
+        assert refused.stderr.endswith("nothing was run\n")
+
+
+def test_an_interrupted_command_says_so(folder):
+    script = write(folder, RANK + "print('here', flush=True)\ntime.sleep(600)\n")
+    logs = folder / "logs"
+    command = [sys.executable, "-m", "msnb.cli", "launch", str(script), "--log-dir", str(logs)]
+    caller = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(lambda: all(_text(logs / f"rank_{r}.out") for r in (0, 1)), 30)
+        caller.send_signal(signal.SIGINT)
+        _, said = caller.communicate(timeout=20)
+    finally:
+        caller.kill()
+    assert caller.returncode == 130
+    assert said.endswith("interrupted: every rank was ended\n")
+    assert "Traceback" not in said
 
 
 def test_the_first_rank_that_failed_is_named_with_its_own_traceback(folder, monkeypatch):

@@ -130,11 +130,11 @@ def test_a_silent_host_is_lost(make, monkeypatch):
 
 
 def test_a_host_that_beats_is_not_lost(make, monkeypatch):
-    monkeypatch.setattr(hosts, "SILENCE", 0.6)
+    monkeypatch.setattr(hosts, "SILENCE", 0.5)
     monkeypatch.setattr(hosts, "BEAT", 0.1)
     first, second = make(0), make(1)
     meet(first, second)
-    end = time.monotonic() + 1.5
+    end = time.monotonic() + 1.0
     while time.monotonic() < end:
         first.look()
         second.look()
@@ -199,12 +199,12 @@ def test_a_failure_on_one_host_ends_the_other(tmp_path):
 
 
 def test_hosts_wait_for_each_others_ranks(tmp_path):
-    script = write(tmp_path, RANK + "time.sleep(1.5 * rank)\nprint(os.environ['DEVICE_ID'])\n")
+    script = write(tmp_path, RANK + "time.sleep(0.8 * rank)\nprint(os.environ['DEVICE_ID'])\n")
     jobs = both(script, tmp_path)
     for node, job in enumerate(jobs):
         assert job.exit_codes == {node: 0}
         assert job.stdout == {node: "0\n"}  # each host counts its own devices
-        assert job.seconds > 1.5
+        assert job.seconds > 0.8
         assert job.report["job"].summary.endswith(", and so did those of the other hosts")
         assert job.report["group"].status == "failed"
         assert "never joined the group of all hosts" in job.report["group"].summary
