@@ -176,7 +176,7 @@ def _failing(result: NotebookResult, document: Mapping[str, Any]) -> dict[str, A
 
 
 def _exhibits(result: NotebookResult, document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Cell by cell the Reports it showed, beside the figures it drew."""
+    """Cell by cell the Reports it showed, beside the figures that it and those after it drew."""
     cells: dict[int, dict[str, Any]] = {}
 
     def at(number: int) -> dict[str, Any]:
@@ -188,16 +188,19 @@ def _exhibits(result: NotebookResult, document: Mapping[str, Any]) -> list[dict[
             at(judged.number)["reports"].append(
                 {
                     "title": judged.report["title"],
-                    "status": judged.report["status"],
+                    "status": "ok" if judged.report["ok"] else judged.report["status"],
                     "required": required,
                     "checks": checks,
                 }
             )
+    with_reports = sorted(cells)
     for number, cell in results.numbered(document):
         for output in cell.get("outputs", ()):
             data = output.get("data") or {}
             if MIME not in data and (figure := _png(data.get("image/png"))):
-                at(number)["figures"].append(figure)
+                before = [shown for shown in with_reports if shown <= number]
+                beside = before[-1] if before else number
+                at(beside)["figures"].append({"number": number, "address": figure})
     return [cells[number] for number in sorted(cells)]
 
 

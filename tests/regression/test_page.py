@@ -160,9 +160,26 @@ def test_failures_come_first_with_cell_traceback_and_figure(tmp_path: Path) -> N
         assert said in read.text
     images = [value for tag, name, value in read.attributes if (tag, name) == ("img", "src")]
     assert images == [f"data:image/png;base64,{PNG}"]
-    assert ("section", "class", "exhibit") in read.attributes
+    assert ("div", "class", "pair both") in read.attributes
     opened = re.findall(r"<details[^>]*>", page.render(found(tmp_path), tmp_path))
     assert opened == ["<details open>", "<details open>", "<details>", "<details>"]
+
+
+def test_a_figure_stands_beside_the_report_before_it(tmp_path: Path) -> None:
+    figure = {"output_type": "display_data", "data": {"image/png": PNG}}
+    cells = [
+        {"cell_type": "code", "source": f"{n}", "metadata": {}, "outputs": [figure] * (n != 2)}
+        for n in (1, 2, 3, 4)
+    ]
+    (tmp_path / "n.ipynb").write_text(json.dumps({"cells": cells, "metadata": {}}))
+    report = Report("r", [Check("a", "ok"), Check("b", "skipped", "no device")]).to_json()
+    result = NotebookResult("n", "n.ipynb", {}, "ok", executed="n.ipynb")
+    result.required = [Judged(2, report), Judged(4, report)]
+    exhibits = page._exhibits(result, page._document(result, tmp_path))
+    assert [
+        (e["number"], len(e["reports"]), [f["number"] for f in e["figures"]]) for e in exhibits
+    ] == [(1, 0, [1]), (2, 1, [3]), (4, 1, [4])]
+    assert exhibits[1]["reports"][0]["status"] == "ok"  # a skip does not spoil it
 
 
 def test_nothing_is_fetched_from_anywhere(tmp_path: Path) -> None:
