@@ -528,7 +528,9 @@ class _Fit:
     cast: tuple[str, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
     clashing: tuple[str, ...] = ()  # the bare names of what is mismatched, on both sides
-    classes: tuple[str, ...] = ()  # layers whose first dimension alone is another
+    classes: dict[str, str] = field(
+        default_factory=dict
+    )  # mismatched layer -> its numbers of outputs
     hints: tuple[str, ...] = ()
 
     @property
@@ -576,10 +578,11 @@ class _Fits:
             lines.append(
                 f"{' and '.join(verbs)} and {len(best.matches)} of {best.count} parameters fit"
             )
-        lines += [
-            f"{name}: another number of classes? Skip the head and train it anew"
-            for name in best.classes
-        ]
+        (layer, sizes), *others = best.classes.items() or [("", "")]
+        if sizes and not others:  # where several layers differ, the net is built otherwise
+            lines.append(
+                f"{layer}: {sizes}; another number of classes? Skip the head, train it anew"
+            )
         skips = list(skip)
         if not best.complete and 2 * len(best.matches) >= best.count:
             good = {name for m in best.matches for name in (m.torch_name, m.ms_name)}
@@ -591,12 +594,12 @@ class _Fits:
             except ValueError:
                 return lines
         if best.complete:
-            words = [repr(self.path.name), "net"]
+            words = [repr(str(self.path)), "net"]
             words += [
                 f"{k}={v!r}" for k, v in (("add_prefix", add), ("remove_prefix", remove)) if v
             ]
             words += [f"skip={skips}"] * bool(skips)
-            lines.append(f"load_checkpoint({', '.join(words)})")
+            lines.append(f"msnb.load_checkpoint({', '.join(words)})")
             if skips:
                 lines[-1] += f"  # loads {len(best.matches)} of {best.count}"
         return lines
@@ -616,7 +619,7 @@ def _by_names(saved: Mapping[str, Any], own: Mapping[str, Any], skip: list[str])
             raise ValueError(f"skip: {name!r} is no layer or parameter of the net or of the file")
         left.update(dict.fromkeys(below, "skipped, as asked"))
     fit = _Fit(len(own), left_out=left)
-    mismatched, cast, clashing, classes = [], [], [], []
+    mismatched, cast, clashing = [], [], []
     for name in (name for name in own if name in saved and name not in left):
         have, want = saved[name], own[name]
         dtypes = [to_numpy(value, name)[1] for value in (have, want)]
@@ -626,8 +629,9 @@ def _by_names(saved: Mapping[str, Any], own: Mapping[str, Any], skip: list[str])
         if b != d:
             mismatched.append(text)
             clashing.append(name)
-            if b and d and b[1:] == d[1:]:
-                classes.append(f"{name} {b[0]} in the file, {d[0]} here")
+            outputs = b and d and b[1:] == d[1:]
+            sizes = f"{b[0]} in the file, {d[0]} here" if outputs else ""
+            fit.classes.setdefault(name.rpartition(".")[0], sizes)
             continue
         if a != c:
             cast.append(text)
@@ -635,7 +639,7 @@ def _by_names(saved: Mapping[str, Any], own: Mapping[str, Any], skip: list[str])
     fit.missing = tuple(name for name in own if name not in saved and name not in left)
     fit.unexpected = tuple(name for name in saved if name not in own and name not in left)
     fit.mismatched, fit.cast = tuple(mismatched), tuple(cast)
-    fit.clashing, fit.classes = tuple(clashing), tuple(classes)
+    fit.clashing = tuple(clashing)
     return fit
 
 
@@ -654,7 +658,10 @@ def _by_pairing(saved: Mapping[str, Any], net: Any, count: int, skip: list[str])
     fit.clashing = (*clashing, *ours)
     fit.missing = tuple(n for n in pairing.unmatched_mindspore if n not in ours)
     fit.unexpected = tuple(n for n in pairing.unmatched_torch if n not in clashing)
-    fit.classes = tuple(p.id for p in shapes if " outputs against " in p.summary)
+    for problem in shapes:
+        sizes = problem.summary.rpartition(": ")[2]
+        layer = problem.id.rpartition(".")[0]
+        fit.classes.setdefault(layer, sizes if " outputs against " in sizes else "")
     cast = []
     for match in pairing.matched:
         theirs, here = (to_numpy(v, match.ms_name)[1] for v in (match.source, match.target))
