@@ -381,8 +381,8 @@ def _against_torch(
             ]
             worst = max(reports, key=lambda r: r["values"].metrics.get("limits", 0.0))
             bad = next((check for r in reports for check in r if check.status == "failed"), None)
-            shown = bad or worst["values"]
-            checks.append(
-                Check(id, "failed" if bad else "ok", shown.summary, shown.found if bad else "")
-            )
+            if bad is None:  # a failed Check is false
+                checks.append(Check(id, "ok", worst["values"].summary))
+            else:
+                checks.append(Check(id, "failed", bad.summary, bad.found))
     return checks

@@ -228,10 +228,7 @@ def _write(job: _Job, format: str, folder: Path) -> tuple[str, str] | None:
         else t
         for port, t in zip(job.inputs, given, strict=True)
     ]
-    # A second export of one net would be the first one's graph again, with the numbers that were
-    # in its attributes then.
-    for phase in [phase for phase in job.net.compile_cache if "export." in phase]:
-        job.net.compile_cache.discard(phase)
+    _forget(job.net)
     # MindSpore refuses a path with a space or a letter beyond ASCII, then resolves it: so it gets
     # another name of the same folder.
     handle = os.open(folder, os.O_RDONLY)
@@ -244,7 +241,18 @@ def _write(job: _Job, format: str, folder: Path) -> tuple[str, str] | None:
         return refusals.explain(str(error))
     finally:
         os.close(handle)
+        _forget(job.net)
     return None
+
+
+def _forget(net: Any) -> None:
+    """Make the next export of this net compile it anew.
+
+    MindSpore's second export of a net in one process writes the first one's graph again: with the
+    attributes of then, and in training if it was in training then.
+    """
+    for phase in [phase for phase in net.compile_cache if "export." in phase]:
+        net.compile_cache.discard(phase)
 
 
 @contextmanager
@@ -429,7 +437,7 @@ def _workplace(path: Path) -> Iterator[Path]:
     start = f".{path.name}.{socket.gethostname()}-"
     for left in path.parent.glob(f"{_escaped(start)}*"):
         owner = left.name[len(start) :].partition(".")[0]
-        if owner.isdigit() and not Path("/proc", owner).exists():
+        if owner.isdigit() and not _lives(owner):
             shutil.rmtree(left, ignore_errors=True)
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"{start}{os.getpid()}.", dir=path.parent))
@@ -439,6 +447,15 @@ def _workplace(path: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lives(process: str) -> bool:
+    """Whether a process of this number runs; one that nobody has waited for does not."""
+    try:
+        status = Path("/proc", process, "stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def _escaped(text: str) -> str:

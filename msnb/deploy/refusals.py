@@ -53,9 +53,9 @@ REFUSALS = (
         "use plain assignments, if, for, while, lists and tuples",
     ),
     Refusal(
-        r"When handling script 'Tensor\(input_data",
-        "Tensor(x) of a tensor computed in construct",
-        "leave it out: x is a tensor; x.astype(dtype) changes its dtype",
+        r"inputs should be constant, but found variable",
+        "a class or function of Python's called on a tensor in construct, such as Tensor(x)",
+        "leave it out: x is a tensor already, and x.astype(dtype) changes its dtype",
     ),
     Refusal(
         r"The parameter .* its name '(\S+?)' already exists",
