@@ -57,7 +57,7 @@ def gather(
     real = folder.resolve() == Path("/")
     home = home or os.path.expanduser("~")
     variables = _variables(folder, real)
-    named = variables.get("ASCEND_HOME_PATH")
+    named = variables.get("ASCEND_HOME_PATH", "").rstrip("/") or None
     bases = list(dict.fromkeys(["/usr/local/Ascend", os.path.join(home, "Ascend")]))
     toolkits = ([named] if named else []) + [f"{base}/{cann}" for base in bases for cann in _CANN]
     found = [cann for toolkit in dict.fromkeys(toolkits) if (cann := _toolkit(folder, toolkit))]
@@ -83,7 +83,8 @@ def gather(
         "container": _in_container(folder),
         "user": _user(folder, real, ask, install.get("UserGroup", "HwHiAiUser")),
         "npu_smi": _npu_smi(folder, real, ask),
-        "libraries": _libraries(folder, variables),
+        "libraries": _libraries(folder, variables, named),
+        "opp": _same_folder(folder, variables.get("ASCEND_OPP_PATH"), f"{named}/opp"),
         "packages": _packages(folder, variables, found),
         "hccn": hccn(folder),
         "accepted": _accepted(mindspore),
@@ -161,7 +162,11 @@ def _nodes(root: Path, real: bool) -> Facts:
 def _in_container(root: Path) -> bool:
     if any(below(root, path).exists() for path in ("/.dockerenv", "/run/.containerenv")):
         return True
-    return bool(re.search(r"docker|kubepods|containerd|lxc", _read(root, "/proc/1/cgroup") or ""))
+    # with version 2 of cgroups the first file is empty of names, and the mounts tell
+    if re.search(r"docker|kubepods|containerd|lxc", _read(root, "/proc/1/cgroup") or ""):
+        return True
+    mounts = _read(root, "/proc/self/mountinfo") or ""
+    return bool(re.search(r" / / .* overlay .*(?:docker|containerd|containers/storage)", mounts))
 
 
 def _user(root: Path, real: bool, ask: bool, group: str) -> Facts:
@@ -354,17 +359,42 @@ def _names(root: Path, folder: str, ending: str) -> list[str]:
         return []
 
 
-def _libraries(root: Path, variables: Mapping[str, str]) -> Facts:
-    """Where the loader looks: LD_LIBRARY_PATH and /etc/ld.so.conf.d, as far as Ascend's go."""
-    listed = [part for part in variables.get("LD_LIBRARY_PATH", "").split(":") if part]
+def _libraries(root: Path, variables: Mapping[str, str], home: str | None) -> Facts:
+    """Where the loader looks: LD_LIBRARY_PATH and /etc/ld.so.conf.d, as far as Ascend's go.
+
+    Of the folders of a CANN, ``own`` are those of the one in ``home``, by whatever link they are
+    named; ``foreign`` those of another.
+    """
+    listed = [part.rstrip("/") for part in variables.get("LD_LIBRARY_PATH", "").split(":") if part]
     configured = []
     for name in ("/etc/ld.so.conf", *_conf(root)):
         lines = [line.strip() for line in (_read(root, name) or "").splitlines()]
         configured += [line for line in lines if "scend" in line and not line.startswith("#")]
+    cann = [part for part in listed + configured if _CANN_FOLDER.search(part) and "lib64" in part]
+    here = _resolved(root, home) + os.sep if home else ""
+    own = [
+        p
+        for p in cann
+        if home and (p.startswith(f"{home}/") or _resolved(root, p).startswith(here))
+    ]
     return {
-        "listed": [part.rstrip("/") for part in listed],
-        "configured": [line.rstrip("/") for line in configured],
+        "own": own,
+        "foreign": [part for part in cann if part not in own and part in listed],
+        "driver": [part for part in listed + configured if "driver/lib64" in part],
     }
+
+
+_CANN_FOLDER = re.compile(r"/(?:cann[^/]*|ascend-toolkit|nnae)/")
+
+
+def _resolved(root: Path, path: str) -> str:
+    return os.path.realpath(below(root, path))
+
+
+def _same_folder(root: Path, one: str | None, other: str) -> bool:
+    return one is not None and (
+        one.rstrip("/") == other or _resolved(root, one) == _resolved(root, other)
+    )
 
 
 def _conf(root: Path) -> list[str]:

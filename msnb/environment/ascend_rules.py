@@ -366,7 +366,12 @@ def _one_cann(facts: Facts) -> Check:
     expected = "compiler, runtime, opp, hccl and the installer's record are of one version"
     if not cann["path"]:
         return Check(name, "skipped", "needs CANN", "", expected)
-    parts = {part: told["version"] for part, told in cann["parts"].items() if told["version"]}
+    # operators may be older than the rest: opp's required_package_opp_kernel_version is a range
+    parts = {
+        part: told["version"]
+        for part, told in cann["parts"].items()
+        if told["version"] and part != "opp_kernel"
+    }
     by_version: dict[str, list[str]] = {}
     for part, version in parts.items():
         by_version.setdefault(_short(version), []).append(f"{part} {version}")
@@ -406,6 +411,8 @@ def _kernels(facts: Facts) -> Check:
     else:
         there = f"those for {', '.join(cann['kernels']) or 'nothing'}"
     summary = f"{cann['folder']} has {there}, and {chip} needs {soc}"
+    if _device_works(facts):
+        return Check(name, "skipped", f"{summary}; Ascend ran an operation", "", expected)
     remedy = f"install Ascend-cann-kernels-{soc[6:]} (from CANN 8.5 on: Ascend-cann-{soc[6:]}-ops)"
     remedy += f" {cann['product'] or cann['version'] or ''}".rstrip() + " from hiascend.com"
     return Check(name, "failed", summary, "", expected, remedy)
@@ -444,7 +451,7 @@ def _sourced(facts: Facts) -> Check:
             )
             remedy += " && msnb doctor --device-target Ascend --fix"
         return Check(name, "failed", summary, where, expected, remedy)
-    if not ascend["cann"]["path"] or ascend["cann"].get("folder") not in (home, home.rstrip("/")):
+    if not ascend["cann"]["path"] or ascend["cann"].get("folder") != home:
         summary = f"ASCEND_HOME_PATH is {home}, and no CANN is there"
         remedy = _set_env(facts) if ascend["set_env"] else "unset ASCEND_HOME_PATH"
         if _device_works(facts):
@@ -459,12 +466,8 @@ def _libraries(facts: Facts) -> Check:
     expected = "the loader finds CANN's lib64 and the driver's"
     if not home:
         return Check(name, "skipped", "needs set_env.sh", "", expected)
-    everywhere = libraries["listed"] + libraries["configured"]
-    missing = []
-    if not any(part.startswith(f"{home}/") and "lib64" in part for part in everywhere):
-        missing.append(f"{home}/lib64")
-    if not any("driver/lib64" in part for part in everywhere):
-        missing.append(f"{_DRIVER}/lib64")
+    missing = [] if libraries["own"] else [f"{home}/lib64"]
+    missing += [] if libraries["driver"] else [f"{_DRIVER}/lib64"]
     if missing and not _device_works(facts):
         summary = f"{' and '.join(missing)} in neither LD_LIBRARY_PATH nor /etc/ld.so.conf.d"
         remedy = _set_env(facts)
@@ -472,24 +475,11 @@ def _libraries(facts: Facts) -> Check:
             folders = ":".join(f"{_DRIVER}/lib64{end}" for end in ("", "/common", "/driver"))
             remedy = f"export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH"
         return Check(name, "failed", summary, "", expected, remedy)
-    foreign = [
-        part
-        for part in libraries["listed"]
-        if re.search(r"/(?:cann[^/]*|ascend-toolkit|nnae)/", f"{part}/")
-        and "lib64" in part
-        and not _same_cann(part, home)
-    ]
-    if foreign:
-        summary = f"has another CANN's folder too, {foreign[0]}, beside {home}"
+    if libraries["foreign"]:
+        summary = f"has another CANN's folder too, {libraries['foreign'][0]}, beside {home}"
         remedy = f"{_set_env(facts)}  # in a new shell, whose files source no other"
         return Check(name, "failed", summary, "", expected, remedy)
     return Check(name, "ok", "has CANN's lib64 and the driver's", "", expected)
-
-
-def _same_cann(part: str, home: str) -> bool:
-    """Whether a folder is in the CANN at ``home``; a version's own folder counts for ``latest``."""
-    base = os.path.dirname(home) if os.path.basename(home) == "latest" else home
-    return f"{part}/".startswith((f"{base}/", f"{home}/"))
 
 
 def _opp(facts: Facts) -> Check:
@@ -498,13 +488,13 @@ def _opp(facts: Facts) -> Check:
     expected = "ASCEND_OPP_PATH is the folder opp of the same CANN"
     if not home:
         return Check(name, "skipped", "needs set_env.sh", "", expected)
-    right = f"{home.rstrip('/')}/opp"
-    remedy = f"export ASCEND_OPP_PATH={shlex.quote(right)}"
-    if value is None:
-        return Check(name, "failed", "is not set", "", expected, remedy)
-    if value.rstrip("/") != right:
-        return Check(name, "failed", f"is {value}, not below {home}", "", expected, remedy)
-    return Check(name, "ok", value, "", expected)
+    if ascend["opp"]:
+        return Check(name, "ok", value, "", expected)
+    summary = "is not set" if value is None else f"is {value}, not that of {home}"
+    if _device_works(facts):
+        return Check(name, "skipped", f"{summary}, and Ascend ran an operation", "", expected)
+    remedy = f"export ASCEND_OPP_PATH={shlex.quote(f'{home}/opp')}"
+    return Check(name, "failed", summary, "", expected, remedy)
 
 
 def _packages(facts: Facts) -> Check:

@@ -382,7 +382,7 @@ BEFORE = [
     ),
     Machine(
         half_updated, "CANN parts", "mixed: compiler 8.2.0.0.201, runtime 8.2.0.0.201, "
-        "opp_kernel 8.2.0.0.201, hccl 8.2.0.0.201, toolkit 8.2.0.0.201; opp 7.6.0.1.220",
+        "hccl 8.2.0.0.201, toolkit 8.2.0.0.201; opp 7.6.0.1.220",
         "ascend-toolkit/latest before", _whole_opp,
     ),
     Machine(

@@ -138,7 +138,8 @@ def fit_facts(target: str = "CPU") -> dict[str, Any]:
                 "processes": [],
                 "said": "",
             },
-            "libraries": {"listed": [], "configured": []},
+            "libraries": {"own": [], "foreign": [], "driver": []},
+            "opp": False,
             "packages": {
                 "own": None,
                 "te": {"on_path": None, "beside": None},
@@ -193,9 +194,11 @@ def ascend_facts() -> dict[str, Any]:
             "closed": [],
         },
         "libraries": {
-            "listed": [f"{toolkit}/lib64", "/usr/local/Ascend/driver/lib64"],
-            "configured": [],
+            "own": [f"{toolkit}/lib64"],
+            "foreign": [],
+            "driver": ["/usr/local/Ascend/driver/lib64"],
         },
+        "opp": True,
         "packages": {
             "own": packages,
             "te": {"on_path": packages, "beside": packages},

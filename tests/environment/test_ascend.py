@@ -186,7 +186,7 @@ OTHER = f"{LATEST}/lib64:/opt/cann-8.0/lib64:{DRIVER}"
         (
             variables(ASCEND_OPP_PATH="/opt/opp"),
             "ASCEND_OPP_PATH",
-            "is /opt/opp, not below",
+            "is /opt/opp, not that of",
             f"export ASCEND_OPP_PATH={LATEST}/opp",
         ),
         (
@@ -254,6 +254,65 @@ def test_every_rule_is_seen_failing() -> None:
     # addresses are asked for by the rank table's rules: one server alone needs none;
     # the kernel's variables fail in test_doctor_fix.py
     assert set(ascend_rules.CAUSES) - seen == {"device addresses", "kernel variables"}
+
+
+def test_a_cann_may_be_named_by_a_link_or_with_a_slash(tmp_path: Path) -> None:
+    fit_910b4(tmp_path)
+    base = tmp_path / "usr/local/Ascend"
+    (base / "ascend-toolkit" / "latest").rename(base / "cann-8.2.RC1")
+    (base / "cann").symlink_to("cann-8.2.RC1")
+    variables(
+        ASCEND_HOME_PATH=f"{CANN}/",
+        ASCEND_OPP_PATH=f"{CANN}-8.2.RC1/opp",
+        LD_LIBRARY_PATH=f"{CANN}-8.2.RC1/lib64:{DRIVER}",
+        PYTHONPATH=f"{CANN}-8.2.RC1/python/site-packages",
+    )(tmp_path)
+    report = judged(tmp_path)
+    assert report.ok, str(report)
+    assert report["set_env.sh"].summary == f"ASCEND_HOME_PATH is {CANN}"
+
+
+def test_older_operators_are_allowed_and_nothing_outweighs_a_device_that_works(
+    tmp_path: Path,
+) -> None:
+    fit_910b4(tmp_path)
+    put(tmp_path, f"{LATEST}/opp_kernel/version.info", text("opp-8.0.0.info"))
+    assert judged(tmp_path).ok
+    shutil.rmtree(tmp_path / f"{LATEST}/opp/built-in".lstrip("/"))
+    variables(ASCEND_OPP_PATH=None, PYTHONPATH=None, LD_LIBRARY_PATH=None)(tmp_path)
+    put(tmp_path, "commands/npu-smi-info.txt", text("npu-smi-910B4.txt"))
+    rows = {check.id for check in failing(judged(tmp_path))}
+    assert rows == {"CANN kernels", "LD_LIBRARY_PATH", "ASCEND_OPP_PATH", "te and hccl"}
+    facts = fit_facts("Ascend")
+    facts["ascend"] = ascend.gather(tmp_path, None, home=HOME) | {"accepted": ACCEPTED}
+    told = {"device": "Ascend", "result": [2.0, 3.0]}
+    facts["probes"]["device"] = {"end": "ok", "stderr": "", "told": told}
+    assert examine(facts).ok
+
+
+MOUNTS = "700 600 0:52 / / rw,relatime - overlay overlay rw,lowerdir=/var/lib/{}/1,upperdir=/x\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "container"),
+    [
+        ("/.dockerenv", "", True),
+        ("/run/.containerenv", "", True),
+        ("/proc/1/cgroup", "12:cpu:/docker/0123456789\n", True),
+        ("/proc/1/cgroup", "0::/\n", False),
+        ("/proc/self/mountinfo", MOUNTS.format("docker/overlay2"), True),
+        ("/proc/self/mountinfo", MOUNTS.format("containerd/io"), True),
+        ("/proc/self/mountinfo", "30 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n", False),
+        (
+            "/proc/self/mountinfo",
+            "90 30 0:52 / /var/lib/docker/overlay2/1/merged rw - overlay overlay rw\n",
+            False,
+        ),
+    ],
+)
+def test_what_tells_a_container(path: str, content: str, container: bool, tmp_path: Path) -> None:
+    put(tmp_path, path, content)
+    assert ascend.gather(tmp_path, None)["container"] is container
 
 
 def test_libraries_may_be_known_to_the_loader_instead(tmp_path: Path) -> None:
