@@ -178,15 +178,10 @@ def rows() -> Iterator[Row]:
         for kind in ("wall", "cpu", "memory")
     )
     floor = "plain scripts"
-    yield Row("msnb run, wall", wall["msnb run"], wall[floor], floor, ratio_limit=0.80)
-    yield Row(
-        "msnb run, wall",
-        wall["msnb run"],
-        wall["papermill loop"],
-        "papermill loop",
-        ratio_limit=0.55,
-    )
-    yield Row("msnb run, CPU", cpu["msnb run"], cpu[floor], floor, ratio_limit=0.85)
+    ours, loop = "msnb run", "papermill loop"
+    yield Row(f"{ours}, wall", wall[ours], wall[floor], floor, ratio_limit=0.80)
+    yield Row(f"{ours}, wall", wall[ours], wall[loop], loop, ratio_limit=0.55)
+    yield Row(f"{ours}, CPU", cpu[ours], cpu[floor], floor, ratio_limit=0.85)
     for way in commands:
         if way not in (ours, floor):
             yield Row(f"{way}, wall", wall[way], wall[floor], floor)
