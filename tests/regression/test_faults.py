@@ -278,6 +278,20 @@ def test_a_killed_runner_leaves_nothing_running_and_can_be_resumed(place: Place)
 
 
 @pytest.mark.slow
+def test_a_cell_that_kills_the_process_that_runs_it(place: Place) -> None:
+    """The kernel's parent executes the notebook; its own parent judges, and is still there."""
+    source = "import os, time\nos.kill(os.getppid(), 9)\ntime.sleep(600)"
+    write_notebook(place.root / "notebooks" / "01_first.ipynb", source, REQUIRE)
+    ran = place.run("--jobs", "1")
+    assert ran.code == 1
+    assert ran["01_first"].reason == (
+        "its process ended without a word, in cell [2] import os, time"
+    )
+    assert ran["02_second"].verdict == "ok"
+    assert ran.seconds < 90
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_a_kernel_that_hangs(place: Place, signum: int) -> None:
     flag = waiting(place, "01_first", IN_C)
