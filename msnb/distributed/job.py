@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -172,7 +172,7 @@ def launch(
         for kind in ("out", "err")
     }
     checks = verdict.judge(end, request, outputs["err"], folder)
-    report = Report(title, [*checks, *findings, *_rank_reports(reports)])
+    report = Report(title, _distinct([*checks, *findings, *_rank_reports(reports)]))
     for empty in (reports, logs):
         with contextlib.suppress(OSError):
             empty.rmdir()
@@ -440,6 +440,17 @@ def _folder(log_dir: str | os.PathLike[str] | None) -> Path:
 # What the ranks left
 
 
+def _distinct(checks: Sequence[Check]) -> list[Check]:
+    """A script may give its checks any title, ``job`` included."""
+    found: dict[str, Check] = {}
+    for check in checks:
+        id = check.id
+        while id in found:
+            id += "'"
+        found[id] = replace(check, id=id)
+    return list(found.values())
+
+
 def _exit_code(record: Mapping[str, Any]) -> int:
     """A rank that raised may be ended while it waits in MindSpore's exit: Python's own code, 1."""
     code: int = record["exit"]
@@ -455,11 +466,22 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _rank_reports(folder: Path) -> list[Check | Report]:
-    """What ``check_ranks`` found, once: every rank writes the same."""
-    found: list[Check | Report] = []
+def _rank_reports(folder: Path) -> list[Check]:
+    """What ``check_ranks`` found, once: every rank writes the same.
+
+    A row for each call in which all was well, else its rows that are not.
+    """
+    found: list[Check] = []
     files = sorted(folder.glob("check_ranks.*.jsonl"), key=lambda p: int(p.name.split(".")[1]))
     for text in _read(files[0]).splitlines() if files else []:
-        with contextlib.suppress(ValueError, KeyError, TypeError):  # torn by the rank's death
-            found.append(Report.from_json(json.loads(text)))
+        try:
+            report = Report.from_json(json.loads(text))
+        except (ValueError, KeyError, TypeError):  # torn by the rank's death
+            continue
+        if report.ok:
+            counts = report.headline().rpartition(": ")[2]
+            found.append(Check(report.title, "ok", counts))
+        else:
+            bad = [check for check in report if check.status in ("failed", "error")]
+            found += Report("", [Report(report.title, bad or report)])
     return found

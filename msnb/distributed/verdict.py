@@ -245,6 +245,9 @@ def _rank(
     if known:
         said += f": {known.cause}"
     remedy = known.remedy if known else ""
+    if code == -signal.SIGSEGV and not record["joined"] and "mindspore" in errors:
+        said += ": it had not called init(), and a collective without it crashes"
+        remedy = "call mindspore.communication.init() before the net and the data"
     metrics["exit"] = code
     return Check(id, "failed", said, found=_last(errors), remedy=remedy, metrics=metrics)
 
@@ -378,8 +381,9 @@ def _short(file: str | None, script: str) -> str:
 
 
 def _loud(text: str) -> list[str]:
-    """The lines that are no warnings of MindSpore: "Topology build timed out" is one every time."""
-    noise = re.compile(r"^\[(WARNING|INFO|DEBUG)\]")
+    """The lines that tell: no warnings of MindSpore ("Topology build timed out" comes every time),
+    no frames of ours, no list of the modules that were loaded when a rank crashed."""
+    noise = re.compile(r'^\[(WARNING|INFO|DEBUG)\]|^Extension modules: |^  File ".*bootstrap\.py"')
     return [line for line in text.splitlines() if line.strip() and not noise.match(line)]
 
 

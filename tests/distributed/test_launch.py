@@ -15,7 +15,7 @@ import pytest
 from faults import RANK, marked, run, write
 from typer.testing import CliRunner
 
-from msnb import cli
+from msnb import Check, Report, cli
 from msnb.distributed.job import launch
 
 SAY = RANK + (
@@ -219,6 +219,29 @@ def test_an_interrupted_command_says_so(folder):
     assert caller.returncode == 130
     assert said.endswith("interrupted: every rank was ended\n")
     assert "Traceback" not in said
+
+
+def test_what_the_ranks_checks_found_is_in_the_report(folder, monkeypatch):
+    good = Report("step 0", [Check("weights", "ok", "equal"), Check("seed", "skipped", "none")])
+    bad = Report("step 9", [Check("weights", "failed", "apart"), Check("seed", "ok", "0")])
+    clash = Report("job", [Check("weights", "ok")])
+    empty = Report("step 11")
+    lines = [json.dumps(report.to_json()) for report in (good, bad, clash, empty)]
+    script = write(
+        folder,
+        RANK + f"lines = {lines!r}\n"
+        "name = os.path.join(os.environ['MSNB_REPORT_DIR'], f'check_ranks.{rank + 9}.jsonl')\n"
+        "open(name, 'w').write('\\n'.join(lines) + '\\n{\"schema\": 1, \"tit')\n",
+    )
+    job, _ = run(script, monkeypatch, folder)
+    found = {c.id: (c.status, c.summary) for c in job.report if not c.id.startswith("rank ")}
+    del found["job"], found["group"]
+    assert found == {
+        "step 0": ("ok", "ok (1 skipped, 1 ok)"),
+        "step 9: weights": ("failed", "apart"),
+        "job'": ("ok", "ok (1 ok)"),
+        "step 11": ("error", "nothing was checked"),
+    }
 
 
 def test_the_first_rank_that_failed_is_named_with_its_own_traceback(folder, monkeypatch):

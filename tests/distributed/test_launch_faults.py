@@ -161,6 +161,13 @@ FAULTS = [
         "the CPU's collectives sum only",
     ),
     Fault(
+        "a collective without init()",
+        GROUP.replace("init()\n", "", 1),
+        30,
+        "it had not called init(), and a collective without it crashes",
+        found="Fatal Python error: Segmentation fault",
+    ),
+    Fault(
         "a syntax error",
         "def broken(:\n",
         3,
