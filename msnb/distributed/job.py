@@ -123,7 +123,7 @@ def launch(
         return Job(Report(title, [*fatal, *findings]), folder)
     node = node_rank or 0
     ranks = range(node * local, (node + 1) * local)
-    master = "127.0.0.1" if hosts is None else _address(hosts[0])
+    master = "127.0.0.1" if hosts is None else _address(hosts)
     if port is None:
         port = PORT if hosts is not None else free_port()
     needed = [port] if hosts is None else [port, port + 1]
@@ -387,13 +387,21 @@ def _world(world_size: int, hosts: Sequence[str] | None, node_rank: int | None) 
     return world_size // len(hosts)
 
 
-def _address(host: str) -> str:
+def _address(hosts: Sequence[str]) -> str:
+    """The first host's address, where the scheduler is."""
+    first = hosts[0]
     try:
-        return str(socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0])
+        address = str(socket.getaddrinfo(first, None, socket.AF_INET)[0][4][0])
     except OSError as error:
         raise ValueError(
-            f"hosts: {host!r} has no address here ({error.strerror}); write its IP address"
+            f"hosts: {first!r} has no address here ({error.strerror}); write its IP address"
         ) from None
+    if len(hosts) > 1 and address.startswith("127.") and first not in (address, "localhost"):
+        raise ValueError(
+            f"hosts: {first!r} is {address} here, where no other host can reach it; write the IP "
+            "address by which they know it"
+        )
+    return address
 
 
 def _arguments(args: Sequence[str]) -> list[str]:

@@ -91,7 +91,7 @@ class _Watch:
         self.began = time.monotonic()
         self.offset = time.time() - self.began
         self.folder = Path(self.request["log_dir"])
-        self.next_look = 0.0
+        self.next_look = self.looked = 0.0
 
     def now(self) -> float:
         return time.monotonic() - self.began
@@ -227,8 +227,9 @@ class _Watch:
                 process.failed_at = min(process.raised["time"] - self.offset - self.began, now)
             if ended:
                 process.ended_at = now
-                if process.code:
-                    process.failed_at = min(process.failed_at, now)
+                if process.code:  # after the last look, perhaps at once
+                    process.failed_at = min(process.failed_at, self.looked)
+        self.looked = now
 
     def _look_at_cluster(self, now: float) -> None:
         """Has everyone joined? The connections to the scheduler's port tell, whatever is logged."""

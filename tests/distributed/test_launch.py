@@ -361,6 +361,19 @@ def test_the_first_host_is_not_this_machine(folder, monkeypatch):
     assert "192.0.2.1, the first host, is not this machine" in job.report["job"].summary
 
 
+def test_a_first_host_that_only_knows_itself(folder, monkeypatch):
+    answer = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.1.1", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: answer)
+    with pytest.raises(ValueError, match=r"'hostA' is 127\.0\.1\.1 here, where no other host can"):
+        launch(
+            write(folder, "1"),
+            world_size=2,
+            hosts=["hostA", "hostB"],
+            node_rank=0,
+            log_dir=folder / "logs",
+        )
+
+
 def test_more_ranks_than_cores_is_noted(folder, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     job, _ = run(write(folder, "import time\n"), monkeypatch, folder)
