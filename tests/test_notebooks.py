@@ -575,6 +575,28 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
         ("return scaler.scale(loss), loss", "return loss, loss", "2 <= skipped"),
         ("return convert(net, level)", 'return convert(net, "O0")', "rewritten_network"),
     ],
+    "07_hccl_data_parallel": [
+        (
+            'shift = turn if phase == "reduce" else turn - 1',
+            "shift = turn",
+            "np.array_equal(result, sum(arrays))",
+        ),
+        (
+            "return 2 * (p - 1) * alpha + 2 * (p - 1) / p * size * beta",
+            "return 2 * (p - 1) * alpha + 2 * size * beta",
+            "12.06e-3",
+        ),
+        (
+            "return tuple(all_reduce(grad) / SIZE for grad in grads)",
+            "return tuple(all_reduce(grad) for grad in grads)",
+            "assert job.ok",
+        ),
+        (
+            'lesson("own seed", data, own=SEED + RANK)',
+            'lesson("own seed", data, own=SEED)',
+            "assert first ==",
+        ),
+    ],
     "04_value_and_grad_training": [
         (
             "return forward_fn, ms.value_and_grad(forward_fn, None, weights, has_aux=True)",

@@ -70,6 +70,11 @@ NEEDED = {
         *("exercise-2-chain", "exercise-2-forward", "exercise-2-symptom", "exercise-2-check"),
         "exercise-2-judge",
     ],
+    "07_hccl_data_parallel": [
+        *("parameters", "setup", "imports", "head", "start", "kernel", "digits", "digits-run"),
+        *("loop", "helpers", "small-net", "sharded", "exercise-1-given", "exercise-1-check"),
+        *("exercise-1-verdict", "exercise-1-train", "exercise-2-given", "exercise-2-check"),
+    ],
     "04_value_and_grad_training": [
         *("parameters", "setup", "imports", "torch-net", "ms-net", "batches", "make-grad"),
         *("flat", "exercise-1-given", "exercise-1-check", "exercise-1-update", "exercise-1-run"),
@@ -224,6 +229,27 @@ def make_update(net):
 
     return update
 """
+
+
+def repaired(**changes: str) -> str:
+    given = {
+        "seed": "1",
+        "shard": "num_shards=size, shard_id=rank",
+        "reduce": "tuple(all_reduce(grad) / size for grad in grads)",
+        **changes,
+    }
+    return f"""
+def repaired(rank, size, all_reduce):
+    ms.set_seed({given["seed"]})
+    net = small()
+    data = sharded(shuffle=False, {given["shard"]}).batch(16)
+    return net, momentum(net), data, lambda grads: {given["reduce"]}
+"""
+
+
+def first_causes(**changes: object) -> str:
+    right = {"A": "code", "B": "fewer calls", "C": "missing", "D": "port"}
+    return f"def first_causes(): return {right | changes!r}"
 
 
 def lines(*numbers: object) -> str:
@@ -392,6 +418,45 @@ ANSWERS: dict[str, list[tuple[str, str, str]]] = {
         ("exercise-2", keep("fc1", "square", "mean", "root", "fc2"), "'fc1' is not needed"),
         ("exercise-2", keep("sqrt"), "no layer 'sqrt'; there are fc1, square, mean, root, fc2"),
         ("exercise-2", "def keep_in_float32(): return 'square'", "answer with a set of names"),
+    ],
+    "07_hccl_data_parallel": [
+        ("exercise-1", SOLUTION, "right: two real ranks start equal, share the images and stay"),
+        ("exercise-1", repaired(seed="rank"), "the two ranks start from different weights"),
+        ("exercise-1", repaired(shard=""), "not yet: 256 images are read by both ranks"),
+        (
+            "exercise-1",
+            repaired(shard="num_shards=size, shard_id=0"),
+            "not yet: 128 images are read by both ranks",
+        ),
+        (
+            "exercise-1",
+            repaired(shard="num_shards=2 * size, shard_id=rank"),
+            "not yet: 128 images are read by nobody",
+        ),
+        ("exercise-1", repaired(reduce="grads"), "4 of 4 gradients never go through all_reduce"),
+        (
+            "exercise-1",
+            repaired(reduce="tuple(all_reduce(grad) for grad in grads)"),
+            "not yet: gradients of 1 on both ranks become 2, not their mean",
+        ),
+        ("exercise-1", repaired(reduce="averaged(grads)"), "does not run: name 'averaged' is not"),
+        (
+            "exercise-1",
+            "def repaired(rank, size, all_reduce): return 5",
+            "return net, optimizer, data, reduce, as the hurried one does",
+        ),
+        (
+            "exercise-2",
+            SOLUTION,
+            "right: the first cause stands in the log of the rank that stopped",
+        ),
+        ("exercise-2", first_causes(A="network"), "A: step 1 and 2 went through"),
+        ("exercise-2", first_causes(B="code"), "B: its code did not raise"),
+        ("exercise-2", first_causes(C="port"), "C: the scheduler listened, for 60 rounds"),
+        ("exercise-2", first_causes(D="timeout"), "D: a longer time-out would only have made"),
+        ("exercise-2", first_causes(D="code"), "D: nothing in this log speaks for it"),
+        ("exercise-2", first_causes(D=3), "D: one of port, missing, code, fewer calls"),
+        ("exercise-2", "def first_causes(): return 3", "with the keys A, B, C and D, not 3"),
     ],
     "04_value_and_grad_training": [
         ("exercise-1", SOLUTION, "right: after three updates the weights agree"),
