@@ -7,8 +7,8 @@ AllGather of int32, which HCCL and the CPU's mccl both have), and each comes to 
 
 Weights are compared by a digest, which says whether they are the same bit by bit, and by a sketch,
 which says how far they are apart: 16 sums of the weights with random signs. The squared distance of
-two sketches is an unbiased estimate of the squared distance of the weights (the "tug-of-war" sketch
-of Alon, Matias and Szegedy, The space complexity of approximating the frequency moments, 1996).
+two sketches is an unbiased estimate of the squared distance of the weights (the "tug-of-war" of
+Alon, Matias and Szegedy, The space complexity of approximating the frequency moments, 1996).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_ranks"]
 
-_BUCKETS = 16  # of a sketch: its distance is right to about a quarter
+_BUCKETS = 16  # of a sketch: its distance is right to about a fifth
 _SHARD = "num_shards=get_group_size(), shard_id=get_rank() where the dataset is made"
 _SAME_SEED = "msnb.setup(device_target, seed=0), the same on every rank, before the net is built"
 _REDUCER = (
@@ -92,7 +92,7 @@ def check_ranks(
     ``RuntimeError``, which names the rank that got it.
 
     >>> check_ranks(0, net, dataset, optimizer=optimizer)  # doctest: +SKIP
-    <Report ranks at step 0: ok (6 ok, 2 skipped)>
+    <Report ranks at step 0: ok (1 skipped, 8 ok)>
     """
     world = _world()
     if world is None:

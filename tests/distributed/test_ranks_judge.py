@@ -490,6 +490,60 @@ def test_gradients_that_are_none() -> None:
             module._gradients(given)
 
 
+def test_arguments_that_are_none_of_the_kind() -> None:
+    from mindspore import nn
+
+    net = nn.Dense(2, 2)
+    optimizer = nn.Momentum(net.trainable_params(), 0.1, 0.9)
+    good: dict[str, Any] = {"step": 0, "net": net, "data": None, "optimizer": optimizer}
+    good |= {"gradients": None, "total": None, "rows": 10, "title": "ranks"}
+    assert module._describe(**good)["optimizer"] == {"rate": [pytest.approx(0.1)], "steps": 0}
+    for bad, error, words in (
+        ({"step": -1}, ValueError, "step is a whole number from 0 on, not -1"),
+        ({"step": 1.5}, ValueError, "step is a whole number from 0 on, not 1.5"),
+        ({"step": True}, ValueError, "step is a whole number from 0 on, not True"),
+        ({"rows": 0}, ValueError, "rows is a whole number from 1 on, not 0"),
+        ({"total": "64"}, ValueError, "total is a whole number from 1 on, not '64'"),
+        ({"title": " "}, ValueError, "title is the name of the Report, not ' '"),
+        ({"net": net.trainable_params()}, TypeError, "net is a mindspore nn.Cell, not list"),
+        ({"optimizer": 0.1}, TypeError, "optimizer is a MindSpore optimizer, for example"),
+    ):
+        with pytest.raises(error, match=words):
+            module._describe(**(good | bad))
+
+
+def test_what_a_dataset_tells() -> None:
+    import mindspore.dataset as ds
+
+    columns = {"x": np.arange(33, dtype=np.float32)}
+    part = ds.NumpySlicesDataset(columns, shuffle=False, num_shards=2, shard_id=1)
+    said = module._data(0, part.map(lambda x: x + 1, ["x"]).batch(4), None, 100)
+    assert (said["total"], said["shards"], said["shard"]) == (33, 2, 1)
+    assert (said["batches"], said["largest"], said["whole"]) == (5, 4, True)
+    assert said["seed"] == ds.config.get_seed()
+    wanted = [float(x) for x in [*range(1, 33, 2), 0]]  # padded with the first
+    hashes = module._hashes((np.array(wanted) + 1,))  # a Python function makes float64 of them
+    assert module._unpacked(said["samples"]) == hashes.tolist()
+
+    whole = ds.NumpySlicesDataset(columns, shuffle=False).batch(4)
+    assert module._data(0, whole, None, 100)["shards"] is None
+    for stage in (whole.repeat(2), whole.take(3), whole.filter(lambda x: True)):
+        assert module._data(1, stage, None, 100)["total"] is None
+    assert module._data(1, whole.take(3), 12, 100)["total"] == 12
+    assert module._data(0, whole.take(3), 12, 6)["whole"] is False
+
+
+def test_weights_of_every_dtype_are_described() -> None:
+    import mindspore as ms
+
+    for dtype in (ms.float32, ms.float16, ms.bfloat16, ms.int32):
+        one = module._parameter(ms.Parameter(ms.Tensor([3.0, 4.0]).astype(dtype), "w"))
+        other = module._parameter(ms.Parameter(ms.Tensor([3.0, 5.0]).astype(dtype), "w"))
+        assert (one["norm"], one["dtype"]) == (5.0, str(dtype))
+        assert one["digest"] != other["digest"]
+        assert math.dist(one["sketch"], other["sketch"]) == 1.0
+
+
 # --- where there is no job -----------------------------------------------------------------------
 
 
