@@ -526,7 +526,7 @@ def test_what_a_dataset_tells() -> None:
     assert module._unpacked(said["samples"]) == hashes.tolist()
 
     whole = ds.NumpySlicesDataset(columns, shuffle=False).batch(4)
-    assert module._data(0, whole, None, 100)["shards"] is None
+    assert module._data(0, whole, None, 100)["shards"] in (None, 1)
     for stage in (whole.repeat(2), whole.take(3), whole.filter(lambda x: True)):
         assert module._data(1, stage, None, 100)["total"] is None
     assert module._data(1, whole.take(3), 12, 100)["total"] == 12
