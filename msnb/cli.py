@@ -182,7 +182,7 @@ def make_app() -> "typer.Typer":
         timeout: Annotated[float, typer.Option(help="Seconds the job may take.")] = 300,
         start_timeout: Annotated[
             float, typer.Option(help="Seconds that ranks, and hosts, wait for each other.")
-        ] = 25,
+        ] = 20,
         log_dir: Annotated[
             Path | None, typer.Option(help="Keep the ranks' logs here (default: a new folder).")
         ] = None,

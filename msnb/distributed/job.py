@@ -67,7 +67,7 @@ def launch(
     world_size: int,
     device_target: str = "CPU",
     timeout: float = 300.0,
-    start_timeout: float = 25.0,
+    start_timeout: float = 20.0,
     args: Sequence[str] = (),
     env: Mapping[str, str | None] | None = None,
     log_dir: str | os.PathLike[str] | None = None,

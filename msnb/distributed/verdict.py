@@ -132,7 +132,7 @@ def _job(
         running = [rank for rank, record in ranks.items() if record["stopped"]]
         said = (
             f"still running after its limit of {request['timeout']:g} s, and ended: "
-            f"{_names(running)}"
+            f"{_names(running) if running else 'the last ranks came to their end just then'}"
         )
         fix = "see where each rank stood; raise timeout if it was only slow"
         if early := _ended_early(ranks, before=seconds):

@@ -37,8 +37,9 @@ def main() -> None:
     """Read the request from standard input, watch the job, say how it ended."""
     prctl = ctypes.CDLL(None).prctl
     prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans of a rank become our children
-    for signum in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(signum, signal.SIG_IGN)  # the caller decides what an interrupt means
+    for signum in (signal.SIGINT, signal.SIGHUP):  # the caller decides what an interrupt means
+        signal.signal(signum, lambda *_: None)  # and to the ranks it is what it was
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # inherited: harmless before it shows the stack
     request = json.loads(sys.stdin.buffer.readline())
     watch = _Watch(request)
     signal.signal(signal.SIGTERM, lambda *_: watch.stop("stopped"))

@@ -315,6 +315,25 @@ def test_a_hang_shows_where_each_rank_stood(folder, monkeypatch):
         ]
 
 
+def test_a_limit_that_is_reached_before_a_rank_has_begun(folder, monkeypatch):
+    script = write(folder, "import time\ntime.sleep(60)\n")
+    job, _ = run(script, monkeypatch, folder, timeout=0.001)
+    said = job.report["job"].summary
+    assert said == "still running after its limit of 0.001 s, and ended: ranks 0, 1"
+    assert set(job.exit_codes.values()) == {-signal.SIGTERM}  # not of the signal for its stack
+
+
+def test_interrupts_mean_to_a_rank_what_they_mean_to_python(folder, monkeypatch):
+    script = write(
+        folder,
+        "import os, signal, sys\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n    print('interrupted')\n",
+    )
+    job, _ = run(script, monkeypatch, folder, world_size=1)
+    assert job.stdout == {0: "interrupted\n"}
+
+
 def test_what_a_rank_started_ends_with_it(folder, monkeypatch):
     script = write(
         folder,
