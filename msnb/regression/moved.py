@@ -73,32 +73,41 @@ def stable(gathered: Mapping[str, Any]) -> dict[str, Any]:
     Left out are paths and the working folder, which differ between two machines set up alike, and
     the values of variables.
     """
-    python = gathered.get("python", {})
-    distributions = gathered.get("distributions") or {}
-    ascend = gathered.get("ascend") or {}
-    chips = (ascend.get("npu_smi") or {}).get("chips") or ()
+    distributions, chips = (
+        _at(gathered, "distributions"),
+        _at(gathered, "ascend", "npu_smi", "chips"),
+    )
+    variables = gathered.get("variables")
     return {
         "device target": gathered.get("target"),
         "python": {
-            "version": _dotted(python.get("version")),
-            **{name: python.get(name) for name in ("kind", "platform", "machine")},
+            "version": _dotted(_at(gathered, "python", "version")),
+            **{name: _at(gathered, "python", name) for name in ("kind", "platform", "machine")},
         },
         "packages": {
-            name: (about or {}).get("version") if isinstance(about, Mapping) else about
-            for name, about in distributions.items()
+            name: _at(about, "version") if isinstance(about, Mapping) else about
+            for name, about in (distributions.items() if isinstance(distributions, Mapping) else ())
         },
         "ascend": {
             **{
-                part: ascend[part].get("version")
+                part: _at(gathered, "ascend", part, "version")
                 for part in ("cann", "driver", "firmware")
-                if isinstance(ascend.get(part), Mapping)
             },
-            "CANN product": (ascend.get("cann") or {}).get("product"),
-            "accepted CANN": (ascend.get("accepted") or {}).get("versions"),
-            "chips": [str(chip.get("name")) for chip in chips],
+            "CANN product": _at(gathered, "ascend", "cann", "product"),
+            "accepted CANN": _at(gathered, "ascend", "accepted", "versions"),
+            "chips": [_at(chip, "name") for chip in (chips if isinstance(chips, list) else ())],
         },
-        "variables that are set": sorted(gathered.get("variables") or ()),
+        "variables that are set": sorted(
+            map(str, variables if isinstance(variables, (list, Mapping)) else ())
+        ),
     }
+
+
+def _at(value: Any, *names: str) -> Any:
+    """What lies at ``names`` in nested JSON; ``None`` where the way there ends."""
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
 
 
 def read(path: Path) -> dict[str, Any]:

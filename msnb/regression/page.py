@@ -57,6 +57,8 @@ def render(found: Results, folder: Path) -> str:
         finalize=lambda value: _printable(value) if type(value) is str else value,
     )
     environment.filters["number"] = _number
+    surroundings: dict[str, Any] = {"revision": "", "dirty": None, "versions": {}, "facts": {}}
+    surroundings.update(found.environment)
     template = environment.from_string((package / "report.html.jinja").read_text("utf-8"))
     order = sorted(
         range(len(found.notebooks)), key=lambda n: (_ORDER.index(found.notebooks[n].verdict), n)
@@ -69,11 +71,12 @@ def render(found: Results, folder: Path) -> str:
     }
     return template.render(
         run=found,
+        environment=surroundings,
         headline=_headline(found, counts),
         state="ok" if found.ok else next(iter(counts), "error"),
         counts=counts,
         notebooks=[_notebook(found.notebooks[n], folder, longest) for n in order],
-        facts=_facts(found.environment),
+        facts=_facts(surroundings),
         script=_Trusted(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
@@ -245,7 +248,8 @@ def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
         if name == "memory" and isinstance(value, int):
             value = f"{value / 1e9:.1f} GB"
         rows.append((name, "unknown" if value in (None, "") else str(value)))
-    rows += [(name, str(version) or "absent") for name, version in environment["versions"].items()]
+    versions = environment["versions"] if isinstance(environment["versions"], Mapping) else {}
+    rows += [(name, str(version) or "absent") for name, version in versions.items()]
     known = {name for name, _ in rows}
     stable = moved.facts({}, moved.stable(environment.get("facts", {})))
     rows += [

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from msnb.regression.catalog import Cell, first_line
 from msnb.report import MIME, Check, Report
@@ -137,16 +137,62 @@ class Results:
         try:
             for entry in record.pop("notebooks"):
                 for kind in ("required", "findings"):
-                    entry[kind] = [Judged(**judged) for judged in entry[kind]]
-                    for judged in entry[kind]:
-                        Report.from_json(judged.report)
+                    entry[kind] = [_judged(**judged) for judged in entry[kind]]
                 if entry["verdict"] not in get_args(Verdict):
                     raise ValueError(f"{entry['verdict']!r} is not a verdict")
-                notebooks.append(NotebookResult(**entry))
-            return cls(notebooks=notebooks, **record)
+                notebooks.append(_typed(NotebookResult(**entry), NotebookResult("", "", {})))
+            return _typed(cls(notebooks=notebooks, **record), cls("", {}, "", []))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             why = f"no {error}" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} is damaged: {why}") from None
+
+
+_Record = TypeVar("_Record", NotebookResult, Results)
+_OPTIONAL: dict[str, type] = {"cell": dict, "error": dict, "executed": str, "log": str}
+_INNER: dict[str, type | tuple[type, ...]] = {
+    "left": str,
+    "changed": str,
+    "notes": str,
+    "error": str,
+    "phases": (int, float),
+    "notebooks": NotebookResult,
+    "required": Judged,
+    "findings": Judged,
+}
+
+
+def _typed(found: _Record, like: _Record) -> _Record:
+    """``found``, whose fields have to be of the types that they have in ``like``."""
+    fields: dict[str, Any] = vars(found)
+    for name, value in fields.items():
+        usual = vars(like)[name]
+        kind = type(usual) if usual is not None else _OPTIONAL[name]
+        if value is None and usual is None:
+            continue
+        if not isinstance(value, (int, float) if kind is float else kind):
+            raise ValueError(f"{name} is {value!r}")
+        if name in _INNER:
+            inner: Any = value.values() if isinstance(value, dict) else value
+            if not all(isinstance(one, _INNER[name]) for one in inner):
+                raise ValueError(f"{name} holds {value!r}")
+    if isinstance(found, NotebookResult) and found.cell is not None:
+        kinds = {"number": int, "id": str, "line": str}
+        if any(not isinstance(found.cell.get(name), kind) for name, kind in kinds.items()):
+            raise ValueError(f"cell is {found.cell!r}")
+    return found
+
+
+def _judged(number: int, report: dict[str, Any]) -> Judged:
+    if type(number) is not int:
+        raise ValueError(f"the number of a cell is {number!r}")
+    return Judged(number, _read(report).to_json())
+
+
+def _read(record: Any) -> Report:
+    report = Report.from_json(record)
+    if not isinstance(report.title, str):
+        raise ValueError(f"its title is {report.title!r}")
+    return report
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -278,7 +324,7 @@ def _collect(result: NotebookResult, document: Mapping[str, Any]) -> list[str]:
                 continue
             try:
                 required = bool(record["required"])
-                report = Report.from_json(record).to_json()
+                report = _read(record).to_json()
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 broken.append(f"cell {number} shows a Report that cannot be read: {error}")
                 continue

@@ -260,7 +260,7 @@ class _Run:
             "JUPYTER_RUNTIME_DIR": str(private / "runtime"),
             "IPYTHONDIR": str(private / "ipython"),
         }
-        if self.jobs > 1 and self.plan.device == "CPU":
+        if self.jobs > 1 and self.plan.device in ("CPU", "auto") and not self.plan.devices:
             together = min(self.jobs, len(self.plan.jobs))
             result.share = {"threads": shares.threads(together)}
             for name in shares.THREADS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from msnb import cli
-from msnb.regression import junit, page
+from msnb.regression import junit, moved, page
 from msnb.regression.results import Judged, NotebookResult, Results
 from msnb.report import Check, Report
 
@@ -290,6 +291,43 @@ def test_junit_is_xml_whatever_is_in_it(tmp_path: Path) -> None:
     failure = root[1][0][0]
     assert str(failure.get("message")).startswith("<script>document.title='planted'</script>")
     assert "… 2 frames of libraries" in str(failure.text)
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    if isinstance(value, (dict, list)):
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(one, (*path, key))
+
+
+def test_whatever_is_wrong_in_a_results_file_is_one_sentence_or_harmless(tmp_path: Path) -> None:
+    found(tmp_path).write(tmp_path)
+    whole = (tmp_path / "results.json").read_text()
+    refused = rendered = 0
+    for path in leaves(json.loads(whole)):
+        for strange in (None, "x", 7, [3], {"a": "b"}, "gone"):
+            record = json.loads(whole)
+            place = record
+            for key in path[:-1]:
+                place = place[key]
+            if strange == "gone":
+                del place[path[-1]]
+            else:
+                place[path[-1]] = strange
+            (tmp_path / "results.json").write_text(json.dumps(record))
+            try:
+                results = Results.read(tmp_path)
+            except ValueError:
+                refused += 1
+                continue
+            junit.render(results)
+            moved.runs(json.loads(whole), results.to_json())
+            if rendered % 10 == 0:  # of the harmless ones some, for the time it takes
+                page.render(results, tmp_path)
+            rendered += 1
+    assert refused > 300
+    assert rendered > 100
 
 
 def test_report_writes_them_again_and_says_what_moved(tmp_path: Path) -> None:

@@ -109,8 +109,9 @@ def test_an_empty_or_all_skipped_report_proves_nothing() -> None:
         assert "required, but not ok: port: " in result.reason
 
 
-def test_a_report_that_cannot_be_read_fails() -> None:
-    result = verdict(document([], [shown({"schema": 99, "title": "t"})], [shown(GOOD)]))
+@pytest.mark.parametrize("changed", [{"schema": 99}, {"title": ["t"]}, {"checks": [3]}])
+def test_a_report_that_cannot_be_read_fails(changed: dict[str, Any]) -> None:
+    result = verdict(document([], [shown({**GOOD.to_json(), **changed})], [shown(GOOD)]))
     assert result.verdict == "failed"
     assert "cell 2 shows a Report that cannot be read" in result.reason
 
