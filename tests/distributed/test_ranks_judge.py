@@ -525,12 +525,14 @@ def test_what_a_dataset_tells() -> None:
     hashes = module._hashes((np.array(wanted) + 1,))  # a Python function makes float64 of them
     assert module._unpacked(said["samples"]) == hashes.tolist()
 
-    whole = ds.NumpySlicesDataset(columns, shuffle=False).batch(4)
-    assert module._data(0, whole, None, 100)["shards"] in (None, 1)
-    for stage in (whole.repeat(2), whole.take(3), whole.filter(lambda x: True)):
+    def whole() -> Any:  # anew each time: a dataset may have one consumer only
+        return ds.NumpySlicesDataset(columns, shuffle=False).batch(4)
+
+    assert module._data(0, whole(), None, 100)["shards"] in (None, 1)
+    for stage in (whole().repeat(2), whole().take(3), whole().filter(lambda x: True)):
         assert module._data(1, stage, None, 100)["total"] is None
-    assert module._data(1, whole.take(3), 12, 100)["total"] == 12
-    assert module._data(0, whole.take(3), 12, 6)["whole"] is False
+    assert module._data(1, whole().take(3), 12, 100)["total"] == 12
+    assert module._data(0, whole().take(3), 12, 6)["whole"] is False
 
 
 def test_weights_of_every_dtype_are_described() -> None:
