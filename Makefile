@@ -30,7 +30,7 @@ setup:  ## make or update .venv; PYTHON=/path/to/python3.11 chooses the interpre
 	  "sudo apt install python3.11 python3.11-venv" >&2; \
 	exit 2
 
-run: setup  ## run the notebooks and show their verdicts; ARGS="02 --device-target Ascend"
+run: setup  ## run the notebooks, judge them, write report.html; ARGS="02 --device-target Ascend"
 	.venv/bin/msnb run $(ARGS)
 
 test: lint  ## lint, types, fast tests, then every notebook against its outputs

@@ -356,8 +356,6 @@ def _run(
         outcome = run_notebooks(planned, folder, jobs=jobs, limits=limited)
         if outcome.signal:
             before.clear()
-        for note in outcome.results.notes[len(planned.notes) :]:
-            print(note, file=sys.stderr)
         _print_report(outcome.results.to_report())
         trouble = outcome.trouble or _pages(outcome.results, folder.path)
         if trouble:

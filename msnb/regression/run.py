@@ -152,6 +152,8 @@ class _Run:
         with _signals(self._interrupts.append), selectors.DefaultSelector() as selector:
             try:
                 self._write()
+                for note in self.results.notes[len(self.plan.notes) :]:
+                    self.progress.note(note)
                 with self.progress.shown():
                     while self._active or (waiting and not self._interrupts):
                         self._start_what_fits(waiting, selector)
