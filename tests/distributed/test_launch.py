@@ -9,10 +9,11 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from faults import RANK, marked, run, write
+from faults import RANK, marked, nothing_left, run, write
 from typer.testing import CliRunner
 
 from msnb import Check, Report, cli
@@ -442,6 +443,25 @@ def test_the_end_of_the_caller_is_the_end_of_the_job(folder, monkeypatch, signum
         wait_for(lambda: not marked(marker), 10)
     finally:
         caller.kill()
+
+
+@pytest.mark.parametrize("what", ["process", "port", "file"])
+def test_the_look_at_what_is_left_can_fail(folder, monkeypatch, what):
+    things = ExitStack()
+
+    def leave(own):
+        if what == "process":
+            command = [sys.executable, "-c", "import time; time.sleep(60)"]
+            process = subprocess.Popen(command, env={**os.environ, **own["env"]})
+            things.callback(process.wait)
+            things.callback(process.kill)
+        elif what == "port":
+            things.enter_context(socket.create_server(("127.0.0.1", own["master_port"])))
+        else:
+            Path(os.environ["TMPDIR"], "left").touch()
+
+    with things, pytest.raises(AssertionError), nothing_left(monkeypatch, folder) as own:
+        leave(own)
 
 
 def wait_for(condition, seconds):
