@@ -114,6 +114,7 @@ def launch(
     arguments = _arguments(args)
     overlay = checked_environment(env)
     port = _port(master_port)
+    master = "127.0.0.1" if hosts is None else _address(hosts)
     folder = _folder(log_dir)
     title = f"launch {path.name}"
 
@@ -123,7 +124,6 @@ def launch(
         return Job(Report(title, [*fatal, *findings]), folder)
     node = node_rank or 0
     ranks = range(node * local, (node + 1) * local)
-    master = "127.0.0.1" if hosts is None else _address(hosts)
     if port is None:
         port = PORT if hosts is not None else free_port()
     needed = [port] if hosts is None else [port, port + 1]
@@ -166,7 +166,11 @@ def launch(
         "ranks": {rank: worker_environment(environ, rank, rank - node * local) for rank in ranks},
     }
     line = _Line(title, len(ranks), target, folder, timeout, enabled=progress)
-    end = _watched(request, line)
+    try:
+        end = _watched(request, line)
+    except BaseException:
+        line.leave()
+        raise
     outputs = {
         kind: {rank: _read(folder / f"rank_{rank}.{kind}") for rank in ranks}
         for kind in ("out", "err")
@@ -313,6 +317,10 @@ class _Line:
     def _show(self, state: str) -> None:
         if self._live:
             print(f"\r\x1b[K{self._text}, {state}", end="", file=self._stream, flush=True)
+
+    def leave(self) -> None:
+        if self._live:
+            print(file=self._stream)
 
     def close(self, report: Report, seconds: float) -> None:
         if self._enabled:
