@@ -274,7 +274,7 @@ def test_a_killed_runner_leaves_nothing_running_and_can_be_resumed(place: Place)
     assert not Results.read(place.root / "out").complete
     (place.root / "go").touch()
     again = place.run("--resume")
-    assert (again.code, started(again.stderr)) == (0, ["02_second"])
+    assert (again.code, started(again.stderr)) == (0, ["02_second"]), again.stderr
 
 
 @pytest.mark.slow
