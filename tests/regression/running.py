@@ -99,9 +99,9 @@ class Place:
         notebooks = self.root / "notebooks"
         self.sources = {path: path.read_bytes() for path in notebooks.iterdir() if path.is_file()}
 
-    def check(self) -> None:
+    def check(self, within: float = 20) -> None:
         """No process, so no port, no temporary file, and every source as it was."""
-        assert gone(self.token, within=20), alive(self.token)
+        assert gone(self.token, within), alive(self.token)
         assert list(self.temporary.iterdir()) == []
         now = {path: path.read_bytes() for path in self.sources}
         assert now == self.sources

@@ -70,6 +70,25 @@ def started(stderr: str) -> list[str]:
     return [line.split()[1] for line in stderr.splitlines() if line.startswith("start ")]
 
 
+def test_what_is_left_is_found(place: Place) -> None:
+    """The promise of ``place`` can be broken: by a process, by a file, by a changed source."""
+    process = place.popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with pytest.raises(AssertionError, match=re.escape("time.sleep(600)")):
+        place.check(within=1)
+    process.kill()
+    process.communicate()
+    (place.temporary / "left").touch()
+    with pytest.raises(AssertionError, match="left"):
+        place.check()
+    (place.temporary / "left").unlink()
+    source = next(iter(place.sources))
+    before = source.read_bytes()
+    source.write_text("changed")
+    with pytest.raises(AssertionError):
+        place.check()
+    source.write_bytes(before)
+
+
 def test_interrupted_refused_to_others_and_resumed(place: Place) -> None:
     flag = waiting(place, "02_second")
     process = place.start("--out", "out", "--jobs", "1")
