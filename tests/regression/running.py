@@ -102,6 +102,7 @@ class Place:
     def check(self, within: float = 20) -> None:
         """No process, so no port, no temporary file, and every source as it was."""
         assert gone(self.token, within), alive(self.token)
-        assert list(self.temporary.iterdir()) == []
-        now = {path: path.read_bytes() for path in self.sources}
-        assert now == self.sources
+        left = [path.name for path in self.temporary.iterdir()]
+        assert not left, f"left behind: {left}"
+        changed = [path.name for path, was in self.sources.items() if path.read_bytes() != was]
+        assert not changed, f"changed: {changed}"

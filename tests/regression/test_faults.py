@@ -78,13 +78,13 @@ def test_what_is_left_is_found(place: Place) -> None:
     process.kill()
     process.communicate()
     (place.temporary / "left").touch()
-    with pytest.raises(AssertionError, match="left"):
+    with pytest.raises(AssertionError, match="left behind"):
         place.check()
     (place.temporary / "left").unlink()
     source = next(iter(place.sources))
     before = source.read_bytes()
     source.write_text("changed")
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="changed: "):
         place.check()
     source.write_bytes(before)
 
