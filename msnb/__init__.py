@@ -16,12 +16,17 @@ _HOME = {
     "Report": "msnb.report",
     "StepGuard": "msnb.guard",
     "TrainLog": "msnb.log",
+    "check_export": "msnb.deploy",
     "check_migration": "msnb.parity",
+    "check_ranks": "msnb.distributed.ranks",
     "compare": "msnb.parity",
     "copy_weights": "msnb.parity",
     "data": "",
     "doctor": "msnb.environment",
+    "export": "msnb.deploy",
+    "launch": "msnb.distributed.job",
     "load_checkpoint": "msnb.checkpoint",
+    "load_exported": "msnb.deploy",
     "nets": "",
     "probe": "msnb.parity",
     "save_checkpoint": "msnb.checkpoint",
@@ -36,6 +41,11 @@ if TYPE_CHECKING:
     from msnb.checkpoint import load_checkpoint as load_checkpoint
     from msnb.checkpoint import save_checkpoint as save_checkpoint
     from msnb.context import setup as setup
+    from msnb.deploy import check_export as check_export
+    from msnb.deploy import export as export
+    from msnb.deploy import load_exported as load_exported
+    from msnb.distributed.job import launch as launch
+    from msnb.distributed.ranks import check_ranks as check_ranks
     from msnb.environment import doctor as doctor
     from msnb.guard import StepGuard as StepGuard
     from msnb.log import TrainLog as TrainLog
