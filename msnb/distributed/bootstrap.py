@@ -7,6 +7,8 @@ of all threads to standard error. Nothing of ours is imported: the script finds 
 ``python SCRIPT`` would have left it.
 """
 
+from __future__ import annotations
+
 import sys
 
 if __name__ == "__main__" and sys.path[:1] == [__file__.rpartition("/")[0]]:
@@ -42,6 +44,7 @@ def main() -> None:
     sys.argv[:] = sys.argv[3:]
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, os.path.dirname(os.path.realpath(script)))
+    own = os.getpid()
     module: Any = types.ModuleType("__main__")
     module.__file__ = script
     module.__builtins__ = __builtins__
@@ -52,11 +55,12 @@ def main() -> None:
             code = compile(file.read(), script, "exec")
         exec(code, module.__dict__)
     except SystemExit as end:
-        if end.code not in (None, 0):
+        if end.code not in (None, 0) and os.getpid() == own:
             _tell(channel, end)
         raise
     except BaseException as error:
-        _tell(channel, error)
+        if os.getpid() == own:  # not in a child that the script forked
+            _tell(channel, error)
         trace = error.__traceback__
         with contextlib.suppress(OSError):  # a full disk
             traceback.print_exception(type(error), error, trace and trace.tb_next)
@@ -77,22 +81,32 @@ def _tell(channel: int, error: BaseException) -> None:
         message = "(its message cannot be had)"
     trace = error.__traceback__ and error.__traceback__.tb_next
     frames = [
-        {"file": f.filename, "line": f.lineno, "name": f.name, "text": f.line}
+        {"file": f.filename, "line": f.lineno, "name": f.name, "text": _text(f.line)}
         for f in traceback.extract_tb(trace)[-40:]
     ]
     if isinstance(error, SyntaxError):
         frames.append(
-            {"file": error.filename, "line": error.lineno, "name": "<module>", "text": error.text}
+            {
+                "file": error.filename,
+                "line": error.lineno,
+                "name": "<module>",
+                "text": _text(error.text),
+            }
         )
     record = {
         "type": type(error).__name__,
-        "message": message[:_LIMIT],
+        "message": _text(message[:_LIMIT]),
         "errno": getattr(error, "errno", None) if isinstance(error, OSError) else None,
         "frames": frames,
         "time": now,
     }
     with contextlib.suppress(OSError):
         os.write(channel, json.dumps(record).encode() + b"\n")
+
+
+def _text(text: str | None) -> str | None:
+    """Half a surrogate pair cannot be printed, and a Report has to be."""
+    return text and text.encode("utf-8", "backslashreplace").decode()
 
 
 if __name__ == "__main__":

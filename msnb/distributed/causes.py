@@ -112,6 +112,11 @@ _KNOWN = (
         "the rank table is wrong",
         "msnb doctor --rank-table FILE",
     ),
+    Cause(
+        r"\bBdbQuit\b|EOFError: EOF when reading a line",
+        "a rank has no terminal, so nobody can type",
+        "take out breakpoint(), pdb and input(); debug in one process: python SCRIPT",
+    ),
 )
 
 _ERROR = re.compile(

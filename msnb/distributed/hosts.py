@@ -161,7 +161,8 @@ class Hosts:
                 link.send(**message)
 
     def _accept(self) -> None:
-        assert self._listener is not None
+        if self._listener is None:  # a single host
+            return
         with contextlib.suppress(BlockingIOError):
             while True:
                 connection, _ = self._listener.accept()

@@ -12,6 +12,7 @@ the time, since the ranks retry their connections every second and nobody waits 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -20,10 +21,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, SupportsFloat, TextIO
 
 from msnb.distributed import script as scripts
 from msnb.distributed import verdict
@@ -101,16 +103,13 @@ def launch(
     >>> job = launch("train_dp.py", world_size=2, timeout=120)  # doctest: +SKIP
     >>> job.report.require()  # doctest: +SKIP
     """
+    cwd = _working_folder()
     path = _script(script)
     target = canonical_target(device_target)
+    world_size, node_rank, master_port = map(_plain, (world_size, node_rank, master_port))
     local = _world(world_size, hosts, node_rank)
-    for name, seconds in (("timeout", timeout), ("start_timeout", start_timeout)):
-        if (
-            isinstance(seconds, bool)
-            or not isinstance(seconds, (int, float))
-            or not 0 < seconds < math.inf
-        ):
-            raise ValueError(f"{name} is a positive number of seconds, not {seconds!r}")
+    timeout = _seconds("timeout", timeout)
+    start_timeout = _seconds("start_timeout", start_timeout)
     arguments = _arguments(args)
     overlay = checked_environment(env)
     port = _port(master_port)
@@ -118,77 +117,85 @@ def launch(
     folder = _folder(log_dir)
     title = f"launch {path.name}"
 
-    findings, fatal = scripts.examine(path)
-    findings += verdict.machine_notes(local, target)
-    if fatal or any(check.status == "failed" for check in findings):
-        return Job(Report(title, [*fatal, *findings]), folder)
-    node = node_rank or 0
-    ranks = range(node * local, (node + 1) * local)
-    if port is None:
-        port = PORT if hosts is not None else free_port()
-    needed = [port] if hosts is None else [port, port + 1]
-    taken = verdict.taken_port(master, needed) if node == 0 else None
-    if taken is not None:
-        return Job(Report(title, [taken, *findings]), folder)
-    reports, logs = folder / _REPORTS, folder / _LOGS
-    try:
-        for made in (reports, logs):
-            made.mkdir(exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"the logs cannot be written: {error.strerror}: {folder}") from None
-    base = {**_inherited(), **{k: v for k, v in overlay.items() if v is not None}}
-    for name in (name for name, value in overlay.items() if value is None):
-        base.pop(name, None)
-    environ = cluster_environment(
-        base, world_size=world_size, local=local, master=master, port=port, target=target
-    )
-    environ.update(MS_TOPO_TIMEOUT=str(math.ceil(start_timeout) + 10), MSNB_REPORT_DIR=str(reports))
-    for name in ("GLOG_log_dir", "MS_OM_PATH"):  # a killed rank would leave its temporary ones
-        environ.setdefault(name, str(logs))
-    request = {
-        "python": sys.executable,
-        "script": str(path),
-        "args": arguments,
-        "cwd": os.getcwd(),
-        "log_dir": str(folder),
-        "port": port,
-        "timeout": timeout,
-        "start_timeout": start_timeout,
-        "hosts": hosts
-        and {
-            "names": list(hosts),
-            "node": node,
-            "address": master,
-            "port": port + 1,
-            "world_size": world_size,
-        },
-        "scheduler": scheduler_environment(environ) if node == 0 else None,
-        "ranks": {rank: worker_environment(environ, rank, rank - node * local) for rank in ranks},
-    }
-    line = _Line(title, len(ranks), target, folder, timeout, enabled=progress)
-    try:
-        end = _watched(request, line)
-    except BaseException:
-        line.leave()
-        raise
-    outputs = {
-        kind: {rank: _read(folder / f"rank_{rank}.{kind}") for rank in ranks}
-        for kind in ("out", "err")
-    }
-    checks = verdict.judge(end, request, outputs["err"], folder)
-    report = Report(title, _distinct([*checks, *findings, *_rank_reports(reports)]))
-    for empty in (reports, logs):
-        with contextlib.suppress(OSError):
-            empty.rmdir()
-    line.close(report, end["seconds"])
-    return Job(
-        report,
-        folder,
-        {int(rank): _exit_code(record) for rank, record in end["ranks"].items()},
-        outputs["out"],
-        outputs["err"],
-        end["seconds"],
-    )
+    with _alone(folder, shared=hosts is not None):
+        findings, fatal = scripts.examine(path)
+        findings += verdict.machine_notes(local, target)
+        if fatal or any(check.status == "failed" for check in findings):
+            return Job(Report(title, [*fatal, *findings]), folder)
+        node = node_rank or 0
+        ranks = range(node * local, (node + 1) * local)
+        if port is None:
+            port = PORT if hosts is not None else free_port()
+        needed = [port] if hosts is None else [port, port + 1]
+        taken = verdict.taken_port(master, needed) if node == 0 else None
+        if taken is not None:
+            return Job(Report(title, [taken, *findings]), folder)
+        reports, logs = folder / _REPORTS, folder / _LOGS
+        try:
+            for made in (reports, logs):
+                made.mkdir(exist_ok=True)
+        except OSError as error:
+            raise ValueError(
+                f"the logs cannot be written: {error.strerror}: {error.filename or folder}"
+            ) from None
+        base = {**_inherited(), **{k: v for k, v in overlay.items() if v is not None}}
+        for name in (name for name, value in overlay.items() if value is None):
+            base.pop(name, None)
+        environ = cluster_environment(
+            base, world_size=world_size, local=local, master=master, port=port, target=target
+        )
+        environ.update(
+            MS_TOPO_TIMEOUT=str(math.ceil(min(start_timeout, 1e6)) + 10),
+            MSNB_REPORT_DIR=str(reports),
+        )
+        for name in ("GLOG_log_dir", "MS_OM_PATH"):  # a killed rank would leave its temporary ones
+            environ.setdefault(name, str(logs))
+        request = {
+            "python": sys.executable,
+            "script": str(path),
+            "args": arguments,
+            "cwd": cwd,
+            "log_dir": str(folder),
+            "port": port,
+            "timeout": timeout,
+            "start_timeout": start_timeout,
+            "hosts": hosts
+            and {
+                "names": list(hosts),
+                "node": node,
+                "address": master,
+                "port": port + 1,
+                "world_size": world_size,
+            },
+            "scheduler": scheduler_environment(environ) if node == 0 else None,
+            "ranks": {
+                rank: worker_environment(environ, rank, rank - node * local) for rank in ranks
+            },
+        }
+        line = _Line(title, len(ranks), target, folder, timeout, enabled=progress)
+        try:
+            end = _watched(request, line)
+        except BaseException:
+            line.leave()
+            raise
+        outputs = {
+            kind: {rank: _read(folder / f"rank_{rank}.{kind}") for rank in ranks}
+            for kind in ("out", "err")
+        }
+        checks = verdict.judge(end, request, outputs["err"], folder)
+        report = Report(title, _distinct([*checks, *findings, *_rank_reports(reports)]))
+        for empty in (reports, logs):
+            with contextlib.suppress(OSError):
+                empty.rmdir()
+        line.close(report, end["seconds"])
+        return Job(
+            report,
+            folder,
+            {int(rank): _exit_code(record) for rank, record in end["ranks"].items()},
+            outputs["out"],
+            outputs["err"],
+            end["seconds"],
+        )
 
 
 # The environment of the dynamic cluster
@@ -346,11 +353,37 @@ def _script(script: str | os.PathLike[str]) -> Path:
         )
     if not path.exists():
         raise FileNotFoundError(f"no script {path} (working folder: {os.getcwd()})")
+    if path.is_fifo():
+        raise ValueError(f"{path} is a pipe, and every rank reads the script: write it to a file")
     return path.absolute()
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's integers as Python's."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        return value
+    return int(value)
 
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _seconds(name: str, value: object) -> float:
+    if isinstance(value, SupportsFloat) and not isinstance(value, bool):  # NumPy's numbers, too
+        with contextlib.suppress(OverflowError):
+            if 0 < float(value) < math.inf:
+                return float(value)
+    raise ValueError(f"{name} is a positive number of seconds, not {value!r}")
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            "the working folder does not exist any more; change into one that does"
+        ) from None
 
 
 def _world(world_size: int, hosts: Sequence[str] | None, node_rank: int | None) -> int:
@@ -418,6 +451,8 @@ def _arguments(args: Sequence[str]) -> list[str]:
     for each in args:
         if not isinstance(each, str):
             raise TypeError(f"args is a list of texts; write {str(each)!r} for {each!r}")
+        if "\0" in each:
+            raise ValueError(f"args: no argument of a process can hold a null byte: {each[:60]!r}")
     return list(args)
 
 
@@ -441,9 +476,6 @@ def _folder(log_dir: str | os.PathLike[str] | None) -> Path:
     folder = Path(log_dir).expanduser().absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for pattern in ("rank_*.out", "rank_*.err", "scheduler.*", f"{_REPORTS}/*.jsonl"):
-            for stale in folder.glob(pattern):  # of an earlier job
-                stale.unlink()
     except FileExistsError:
         raise ValueError(f"log_dir {folder} is a file; name a folder") from None
     except OSError as error:
@@ -451,6 +483,35 @@ def _folder(log_dir: str | os.PathLike[str] | None) -> Path:
             f"the logs cannot be written: {error.strerror}: {error.filename or folder}"
         ) from None
     return folder
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, *, shared: bool) -> Iterator[None]:
+    """A block in which no other job of this machine writes to ``folder``, cleared of earlier ones.
+
+    Several hosts may share a folder on a server: it is not locked then.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # where the file system has no locks
+            try:
+                if not shared:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(
+                    f"another job is running with log_dir {folder}; name another folder"
+                ) from None
+        try:
+            for pattern in ("rank_*.out", "rank_*.err", "scheduler.*", f"{_REPORTS}/*.jsonl"):
+                for stale in folder.glob(pattern):
+                    stale.unlink()
+        except OSError as error:
+            raise ValueError(
+                f"the logs cannot be written: {error.strerror}: {error.filename or folder}"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 # What the ranks left
@@ -488,11 +549,12 @@ def _rank_reports(folder: Path) -> list[Check]:
     A row for each call in which all was well, else its rows that are not.
     """
     found: list[Check] = []
-    files = sorted(folder.glob("check_ranks.*.jsonl"), key=lambda p: int(p.name.split(".")[1]))
+    written = [p for p in folder.glob("check_ranks.*.jsonl") if p.name.split(".")[1].isdecimal()]
+    files = sorted(written, key=lambda p: int(p.name.split(".")[1]))
     for text in _read(files[0]).splitlines() if files else []:
         try:
             report = Report.from_json(json.loads(text))
-        except (ValueError, KeyError, TypeError):  # torn by the rank's death
+        except (ValueError, KeyError, TypeError, AttributeError):  # torn by the rank's death
             continue
         if report.ok:
             counts = report.headline().rpartition(": ")[2]

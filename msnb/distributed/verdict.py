@@ -18,11 +18,17 @@ from msnb.report import Check
 _LINES = 12  # lines of a traceback or a log that a Check shows
 _SAME_STEPS = "give every rank the same number of steps: equal shards, drop_remainder=True"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_START = {  # why a process could not be started
+    errno.E2BIG: "pass fewer or shorter args, or the path of a file that holds them",
+    errno.EAGAIN: "see how many processes are allowed: ulimit -u",
+    errno.EMFILE: "see how many open files are allowed: ulimit -n",
+    errno.ENOMEM: "free memory: free -h",
+}
 
 
 def machine_notes(local: int, target: str) -> list[Check]:
     """Whether this machine can take ``local`` ranks."""
-    if target == "CPU":
+    if _is_cpu(target):
         cores = len(os.sched_getaffinity(0))
         if local > cores:
             said = (
@@ -41,6 +47,12 @@ def machine_notes(local: int, target: str) -> list[Check]:
     wanted = len(devices)
     fix = f"world_size={wanted}" if wanted else "msnb doctor --device-target Ascend"
     return [Check("devices", "failed", said, expected="a device for each rank", remedy=fix)]
+
+
+def _is_cpu(target: str) -> bool:
+    """Whether the ranks compute on the CPU: ``auto`` does where there is no other device."""
+    others = [*_ascend_devices(), *Path("/dev").glob("nvidia[0-9]*")]
+    return target == "CPU" or (target == "auto" and not others)
 
 
 def _ascend_devices() -> list[str]:
@@ -158,7 +170,9 @@ def _job(
         return _scheduler(request, folder, metrics)
     if why == "system":
         said = f"the ranks could not be started: {end['error']}"
-        return Check("job", "failed", said, remedy=f"free the disk of {folder}", metrics=metrics)
+        fix = f"free the disk of {folder}" if end["errno"] in _FULL else look
+        fix = _START.get(end["errno"], fix)
+        return Check("job", "failed", said, remedy=fix, metrics=metrics)
     said = f"the process that watched the ranks ended by itself (exit code {end.get('exit')})"
     return Check("job", "error", said, found=_last(end.get("said", "")), metrics=metrics)
 
@@ -285,7 +299,7 @@ def _group(ranks: Mapping[int, Mapping[str, Any]], request: Mapping[str, Any]) -
         said = f"{total} of {total} joined the group"
         return Check("group", "ok", said, metrics={"joined": total})
     left = _names([rank for rank in ranks if rank not in joined])
-    if request["ranks"] and next(iter(request["ranks"].values()))["MSNB_DEVICE_TARGET"] != "CPU":
+    if not _is_cpu(next(iter(request["ranks"].values()))["MSNB_DEVICE_TARGET"]):
         said = f"{left} made no connection to the scheduler: a group without it cannot be seen"
         return Check("group", "skipped", said)
     said = f"{left} never joined the group: {total} separate runs that exit with 0 are no training"
@@ -315,8 +329,6 @@ def _error(raised: Mapping[str, Any]) -> str:
     first = lines[0] if lines else ""
     if len(first) > 300:
         first = first[:300] + " ..."
-    if raised["type"] == "SystemExit":
-        return f"SystemExit: {first}"
     return f"{raised['type']}: {first}" if first else raised["type"]
 
 
@@ -357,18 +369,32 @@ _ESCAPED = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")  # how it
 
 def stack_text(stack: str, script: str) -> str:
     """Where the main thread stood: its innermost frame, then the user's, from faulthandler."""
-    main = _ESCAPED.sub(
-        lambda m: chr(int(m[0][2:], 16)), stack.rpartition("most recent call first):\n")[2]
-    )
-    frames = [match.groupdict() for match in _FRAME.finditer(main)]
-    frames = [f for f in frames if not f["file"].endswith("bootstrap.py")]
+    text = _ESCAPED.sub(lambda m: chr(int(m[0][2:], 16)), stack)
+    threads = [
+        [
+            f
+            for match in _FRAME.finditer(part)
+            if not (f := match.groupdict())["file"].endswith("bootstrap.py")
+        ]
+        for part in text.split("most recent call first):\n")[1:]
+    ]
+    frames = threads[-1] if threads else []
     if not frames:
         return "its Python stack could not be had"
+    if frames[0]["name"] == "_shutdown" and frames[0]["file"].endswith("threading.py"):
+        # the script is at its end, and Python waits for its threads
+        working = [t for t in threads[:-1] if not all(_is_library(f["file"]) for f in t)]
+        if working:
+            return "the script has ended, and a thread of it " + _stood(working[0], script)
+    return "it " + _stood(frames, script)
+
+
+def _stood(frames: list[dict[str, str]], script: str) -> str:
     shown = [f for f in frames if not _is_library(f["file"])]
     if frames[0] not in shown:
         shown.insert(0, frames[0])
     lines = [f"{_short(f['file'], script)}:{f['line']} in {f['name']}" for f in shown[:6]]
-    return "it stood at " + "\n  called from ".join(lines)
+    return "stood at " + "\n  called from ".join(lines)
 
 
 def _short(file: str | None, script: str) -> str:

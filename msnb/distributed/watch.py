@@ -111,7 +111,8 @@ class _Watch:
         except Lost as lost:
             self.stop("host", **lost.detail)
         except OSError as error:
-            self.stop("system", error=f"{error.strerror}: {error.filename or ''}".rstrip(": "))
+            said = f"{error.strerror}: {error.filename or ''}".rstrip(": ")
+            self.stop("system", error=said, errno=error.errno)
         seconds = self.now()
         if self.hosts is not None:
             self.hosts.close("" if self.why == "done" else self._in_short())
@@ -272,6 +273,8 @@ class _Watch:
             with contextlib.suppress(OSError), process.stderr.open("rb") as file:
                 file.seek(starts.get(id(process), 0))
                 process.stack = file.read(_TAIL).decode("utf-8", "replace")
+            if process.popen.poll() == -signal.SIGUSR1:  # it had taken our handler away
+                process.stopped = True
 
     def _end_all(self) -> None:
         running = [p for p in self.ranks if p.popen.poll() is None]

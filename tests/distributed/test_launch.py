@@ -12,11 +12,13 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 from faults import RANK, marked, nothing_left, run, write
 from typer.testing import CliRunner
 
 from msnb import Check, Report, cli
+from msnb.distributed import verdict
 from msnb.distributed.job import launch
 
 SAY = RANK + (
@@ -49,6 +51,8 @@ def folder(tmp_path: Path) -> Path:
         ({"start_timeout": -1}, ValueError, "start_timeout is a positive number of seconds"),
         ({"args": "--epochs 3"}, TypeError, "args is a list of texts, such as"),
         ({"args": ["--epochs", 3]}, TypeError, "write '3' for 3"),
+        ({"timeout": 10**400}, ValueError, "timeout is a positive number of seconds, not 1000"),
+        ({"args": ["a\0b"]}, ValueError, "can hold a null byte: 'a\\x00b'"),
         ({"env": ["A=1"]}, TypeError, "env maps names to texts"),
         ({"env": {"A": 1}}, TypeError, "env maps names to texts"),
         ({"device_target": "Ascent"}, ValueError, "did you mean Ascend?"),
@@ -90,6 +94,47 @@ def test_scripts_that_are_none(folder, monkeypatch, name, error, sentence):
     with pytest.raises(error) as raised:
         launch(name, world_size=2, progress=False)
     assert sentence in str(raised.value)
+
+
+def test_a_script_that_is_a_pipe_or_a_working_folder_that_is_gone(folder, monkeypatch):
+    os.mkfifo(folder / "pipe.py")
+    with pytest.raises(ValueError, match="is a pipe, and every rank reads the script"):
+        launch(folder / "pipe.py", world_size=2, progress=False)
+    script = write(folder, "print(1)")
+    gone = folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(FileNotFoundError, match="the working folder does not exist any more"):
+        launch(script, world_size=2, progress=False)
+
+
+def test_numbers_of_numpy_are_numbers(folder, monkeypatch):
+    script = write(folder, "import os\nprint(os.environ['RANK_SIZE'])\n")
+    options = {"world_size": np.int64(1), "timeout": np.float32(60), "start_timeout": np.int64(9)}
+    job, _ = run(script, monkeypatch, folder, hosts=["localhost"], node_rank=np.int64(0), **options)
+    assert job.report.ok, job.report  # one host is a job of several hosts as well
+    assert job.stdout == {0: "1\n"}
+
+
+def test_a_log_dir_is_one_jobs(folder, monkeypatch):
+    logs = folder / "logs"
+    first = write(folder, "import time\nprint('here', flush=True)\ntime.sleep(600)\n", "first.py")
+    options = f"world_size=1, log_dir={str(logs)!r}, progress=False"
+    code = f"import msnb; msnb.launch({str(first)!r}, {options})"
+    with subprocess.Popen([sys.executable, "-c", code]) as other:
+        try:
+            deadline = time.monotonic() + 60
+            while not (logs / "rank_0.out").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            script = write(folder, "print('second')\n")
+            with pytest.raises(ValueError, match="another job is running with log_dir"):
+                launch(script, world_size=1, log_dir=logs, progress=False)
+            assert (logs / "rank_0.out").exists()
+        finally:
+            other.kill()
+    job = launch(script, world_size=1, log_dir=logs, progress=False)
+    assert job.stdout == {0: "second\n"}
 
 
 def test_a_log_dir_that_is_a_file(folder):
@@ -314,6 +359,77 @@ def test_a_hang_shows_where_each_rank_stood(folder, monkeypatch):
             "  called from train.py:8 in train",
             "  called from train.py:10 in <module>",
         ]
+
+
+def test_a_thread_that_never_ends_is_shown(folder, monkeypatch):
+    script = write(
+        folder,
+        "import threading, time\n\ndef work():\n    time.sleep(600)\n\n"
+        "threading.Thread(target=work).start()\n",
+    )
+    job, _ = run(script, monkeypatch, folder, world_size=1, timeout=1)
+    said = "the script has ended, and a thread of it stood at train.py:4 in work"
+    assert job.report["rank 0"].found == said
+
+
+def test_a_rank_that_took_the_signal_for_its_stack_is_still_running(folder, monkeypatch):
+    code = "import time; time.sleep(600)"
+    script = write(
+        folder, f"import os, sys\nos.execv(sys.executable, ['python', '-c', {code!r}])\n"
+    )
+    job, _ = run(script, monkeypatch, folder, world_size=1, timeout=1)
+    assert job.report["job"].summary == "still running after its limit of 1 s, and ended: rank 0"
+    assert job.report["rank 0"].summary == "still running"
+    assert job.report["rank 0"].found == "its Python stack could not be had"
+
+
+@pytest.mark.parametrize("end", ["raise ValueError('in the child')", "sys.exit(3)"])
+def test_the_error_of_a_forked_child_is_not_the_ranks(folder, monkeypatch, end):
+    script = write(
+        folder, f"import os, sys\nif os.fork() == 0:\n    {end}\nos.wait()\nprint('well')\n"
+    )
+    job, _ = run(script, monkeypatch, folder, world_size=1)
+    assert job.report.ok, job.report
+    assert job.stdout == {0: "well\n"}
+
+
+def test_a_message_that_no_terminal_can_show_is_escaped(folder, monkeypatch):
+    script = write(folder, "raise ValueError('half a pair: \\ud800')\n")
+    job, _ = run(script, monkeypatch, folder, world_size=1)
+    assert r"raised ValueError: half a pair: \ud800" in job.report["rank 0"].summary
+    str(job.report).encode()  # raises where it cannot be written
+
+
+@pytest.mark.parametrize("line", ["breakpoint()\nprint(1)", "input('name? ')"])
+def test_a_rank_has_no_terminal(folder, monkeypatch, line):
+    job, _ = run(write(folder, line), monkeypatch, folder, world_size=1)
+    assert job.report["job"].summary.endswith(": a rank has no terminal, so nobody can type")
+    assert "breakpoint()" in job.report["job"].remedy
+
+
+def test_what_a_script_puts_among_the_reports_does_no_harm(folder, monkeypatch):
+    script = write(
+        folder,
+        "import os\nfolder = os.environ['MSNB_REPORT_DIR']\n"
+        "open(folder + '/check_ranks.mine.jsonl', 'w').close()\n"
+        "open(folder + '/check_ranks.0.jsonl', 'w').write('[]\\n3\\n{}\\n')\n",
+    )
+    job, _ = run(script, monkeypatch, folder, world_size=1)
+    assert job.report.ok, job.report
+
+
+@pytest.mark.skipif(any(Path("/dev").glob("nvidia[0-9]*")), reason="auto is the GPU here")
+@pytest.mark.parametrize(("devices", "status"), [([], "failed"), (["0", "1"], "skipped")])
+def test_on_auto_ranks_that_never_met_are_found(folder, monkeypatch, devices, status):
+    monkeypatch.setattr(verdict, "_ascend_devices", lambda: devices)
+    job, _ = run(write(folder, "pass"), monkeypatch, folder, device_target="auto")
+    assert job.report["group"].status == status
+
+
+def test_arguments_too_long_for_a_process(folder, monkeypatch):
+    job, _ = run(write(folder, "pass"), monkeypatch, folder, args=["x" * 200_000])
+    assert job.report["job"].summary.startswith("the ranks could not be started: Argument list")
+    assert job.report["job"].remedy.startswith("pass fewer or shorter args")
 
 
 def test_a_limit_that_is_reached_before_a_rank_has_begun(folder, monkeypatch):
