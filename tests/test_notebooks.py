@@ -597,6 +597,33 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
             "assert first ==",
         ),
     ],
+    "08_mindir_export": [
+        (
+            "x = ops.relu(self.convs[0](x)) * mask",
+            "x = ops.relu(self.convs[0](x))",
+            "off_masked.max()",
+        ),
+        (
+            '"200 at a quarter": black + (train_x[:200] - black) / 4,',
+            '"200 at a quarter": black + (train_x[:200] - black) / 1,',
+            'right(int8["200 at a quarter"])',
+        ),
+        (
+            "half = np.clip((i + 0.5) * n / m - 0.5, 0, n - 1)",
+            "half = np.clip(i * n / m, 0, n - 1)",
+            "where[corners]",
+        ),
+        (
+            "return x * ops.exp(x)",
+            "return x * ops.exp(x - 1e-4)",
+            "by_hand",
+        ),
+        (
+            "model = nn.GraphCell(mindspore.load(path))",
+            "model = nn.GraphCell(mindspore.load(path.replace('digits', 'trap')))",
+            "away = isolate.run(run_elsewhere",
+        ),
+    ],
     "04_value_and_grad_training": [
         (
             "return forward_fn, ms.value_and_grad(forward_fn, None, weights, has_aux=True)",

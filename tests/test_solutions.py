@@ -75,6 +75,11 @@ NEEDED = {
         *("loop", "helpers", "small-net", "sharded", "exercise-1-given", "exercise-1-check"),
         *("exercise-1-verdict", "exercise-1-train", "exercise-2-given", "exercise-2-check"),
     ],
+    "08_mindir_export": [
+        *("parameters", "setup", "imports", "imports-2", "ms-net", "exercise-1-given"),
+        "exercise-1-check",
+        *("exercise-1-judge", "exercise-2-given", "exercise-2-symptom", "exercise-2-check"),
+    ],
     "04_value_and_grad_training": [
         *("parameters", "setup", "imports", "torch-net", "ms-net", "batches", "make-grad"),
         *("flat", "exercise-1-given", "exercise-1-check", "exercise-1-update", "exercise-1-run"),
@@ -245,6 +250,29 @@ def repaired(rank, size, all_reduce):
     data = sharded(shuffle=False, {given["shard"]}).batch(16)
     return net, momentum(net), data, lambda grads: {given["reduce"]}
 """
+
+
+def tempered(*, made: str = "", changed: str = "", construct: str = "") -> str:
+    """An answer to exercise 1 in 08: the given class with some of its parts changed."""
+    parameter = "ms.Parameter(ms.Tensor(1.0, ms.float32), name='t', requires_grad=False)"
+    return f"""
+class MyTempered(Tempered):
+    def __init__(self):
+        super().__init__()
+        self.temperature = {made or parameter}
+
+    def set_temperature(self, value):
+        {changed or "self.temperature.set_data(ms.Tensor(value, ms.float32))"}
+
+    def construct(self, x):
+        {construct or "return self.body(x) / self.temperature"}
+"""
+
+
+def loads(*lines: str) -> str:
+    """An answer to exercise 2 in 08."""
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"def my_load(net, path):\n    saved = ms.load_checkpoint(str(path))\n{body}"
 
 
 def first_causes(**changes: object) -> str:
@@ -457,6 +485,61 @@ ANSWERS: dict[str, list[tuple[str, str, str]]] = {
         ("exercise-2", first_causes(D="code"), "D: nothing in this log speaks for it"),
         ("exercise-2", first_causes(D=3), "D: one of port, missing, code, fewer calls"),
         ("exercise-2", "def first_causes(): return 3", "with the keys A, B, C and D, not 3"),
+    ],
+    "08_mindir_export": [
+        ("exercise-1", SOLUTION, "right: the file has the temperature of today"),
+        ("exercise-1", tempered(), "right: the file has the temperature of today"),
+        (
+            "exercise-1",
+            tempered(made="1.0", changed="self.temperature = value"),
+            "the file gives 4: what is read from Python is read once",
+        ),
+        (
+            "exercise-1",
+            tempered(made="ms.Tensor(1.0)", changed="self.temperature = ms.Tensor(value)"),
+            "the file gives 4: what is read from Python is read once",
+        ),
+        (
+            "exercise-1",
+            tempered(made="ms.Parameter(ms.Tensor(1.0), name='t')"),
+            "the file has it, but an optimizer would train t away",
+        ),
+        ("exercise-1", tempered(changed="pass"), "the live net gives 4, where 4 / 2.5 is 1.6"),
+        ("exercise-1", tempered(construct="return self.no(x)"), "it does not run: "),
+        ("exercise-1", "MyTempered = 3", "it does not run: "),
+        ("exercise-2", SOLUTION, "right: all is loaded, or you are told"),
+        (
+            "exercise-2",
+            loads("ms.load_param_into_net(net, saved)"),
+            "0 of 6 parameters are those of the file: compare the names",
+        ),
+        (
+            "exercise-2",
+            loads("ms.load_param_into_net(net.backbone, saved)"),  # its names have the prefix too
+            "0 of 6 parameters are those of the file: compare the names",
+        ),
+        (
+            "exercise-2",
+            loads(
+                "renamed = {f'backbone.{name}': value for name, value in saved.items()}",
+                "ms.load_param_into_net(net, renamed)",
+            ),
+            "loaded; but of a file without the last parameter nobody is told",
+        ),
+        (
+            "exercise-2",
+            loads(
+                "renamed = {f'backbone.{name}': value for name, value in saved.items()}",
+                "assert not ms.load_param_into_net(net, renamed)[0]",
+            ),
+            "a parameter is missing, and it raises AssertionError: say ValueError",
+        ),
+        (
+            "exercise-2",
+            loads("raise ValueError('no')"),
+            "it does not run: no",
+        ),
+        ("exercise-2", loads("net.load(path)"), "it does not run: "),
     ],
     "04_value_and_grad_training": [
         ("exercise-1", SOLUTION, "right: after three updates the weights agree"),

@@ -95,7 +95,7 @@ REFUSALS = (
         "leave out dynamic, and export one file for each size",
     ),
     Refusal(
-        r"Can not find key (\w+) in convert map",
+        r"Can not find key (\w+) in convert map|currently the (\w+) operator in your model is not",
         "MindSpore's ONNX exporter has no {0}",
         "write it with operators that it has, or deploy the MINDIR file",
     ),

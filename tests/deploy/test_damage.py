@@ -189,11 +189,11 @@ for line in sys.stdin:
         continue
     start = int(line)
     net = Small()
-    print(os.getpid(), flush=True)
+    print("born", os.getpid(), flush=True)
     for number in range(start, start + 1000):
         ms.ops.assign(net.fc.bias, ms.Tensor(np.full(3, number, np.float32)))
         export(net, images(), {name!r}).require()
-        print(number, flush=True)
+        print("done", number, flush=True)
 """
 
 
@@ -214,9 +214,11 @@ def test_kill_9_in_mid_export_leaves_the_old_file_or_the_new_one(tmp_path):
         for moment in range(30):
             nursery.stdin.write(f"{first}\n")
             nursery.stdin.flush()
-            child = int(nursery.stdout.readline())
+            while (line := nursery.stdout.readline().split())[0] != "born":
+                last = int(line[1])  # what an earlier one did in its last moment
+            child = int(line[1])
             for _ in range(moment % 2):  # in the first export of a process, or in a later one
-                last = int(nursery.stdout.readline())
+                last = int(nursery.stdout.readline().split()[1])
             time.sleep(rng.uniform(0, 1.0))
             os.kill(child, signal.SIGKILL)
             first += 1000
