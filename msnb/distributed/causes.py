@@ -40,7 +40,7 @@ _KNOWN = (
     Cause(
         r"Topology build timed out|some processes in the cluster are not successfully spawned",
         "not every rank came to init() in time",
-        "call init() on every rank, before anything slow",
+        "call init() on every rank, before anything slow; raise start_timeout where the machine is",
     ),
     Cause(
         r"Launch kernel failed, name:\S*(AllReduce|AllGather|Broadcast)",

@@ -24,7 +24,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from hashlib import blake2b
-from itertools import zip_longest
+from itertools import chain, zip_longest
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,13 +175,10 @@ def _describe(
 ) -> dict[str, Any]:
     from mindspore import context, get_seed, nn
 
-    for name, number, least in (("step", step, 0), ("rows", rows, 1), ("total", total, 1)):
-        if number is None and name == "total":
-            continue
-        if not isinstance(number, int) or isinstance(number, bool) or number < least:
-            raise ValueError(f"{name} is a whole number from {least} on, not {number!r}")
-    if not isinstance(title, str) or not title.strip():
-        raise ValueError(f"title is the name of the Report, not {title!r}")
+    step, rows = _whole("step", step, 0), _whole("rows", rows, 1)
+    total = None if total is None else _whole("total", total, 1)
+    if not isinstance(title, str) or len(title.strip().splitlines()) != 1:
+        raise ValueError(f"title is the name of the Report, one line, not {title!r}")
     if not isinstance(net, nn.Cell):
         raise TypeError(f"net is a mindspore nn.Cell, not {_shown(net)}")
     if optimizer is not None and not hasattr(optimizer, "parameters"):
@@ -200,9 +198,16 @@ def _describe(
     }
 
 
+def _whole(name: str, number: Any, least: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, Integral) or int(number) < least:
+        raise ValueError(f"{name} is a whole number from {least} on, not {number!r}")
+    return int(number)  # of NumPy's, too
+
+
 def _parameter(parameter: Any) -> dict[str, Any]:
     array = _host(parameter)
-    flat = array.astype("float64").ravel()
+    parts = array.ravel().view(f"float{4 * array.itemsize}") if array.dtype.kind == "c" else array
+    flat = parts.astype("float64").ravel()
     return {
         "name": parameter.name,
         "shape": [int(n) for n in array.shape],
@@ -242,7 +247,8 @@ def _data(step: int, data: Any, total: int | None, rows: int) -> dict[str, Any]:
     if _is_batch(data):
         hashes = _hashes(data)
         return {"kind": "batch", "samples": _packed(hashes), "largest": len(hashes), "whole": True}
-    if not hasattr(data, "__iter__") and not hasattr(data, "create_tuple_iterator"):
+    readable = hasattr(data, "__iter__") or hasattr(data, "create_tuple_iterator")
+    if not readable or isinstance(data, (str, bytes)):
         raise TypeError(f"data is a dataset, a loader or a batch of tensors, not {_shown(data)}")
     if hasattr(data, "__next__"):
         raise TypeError(
@@ -387,7 +393,7 @@ def _gradients(given: Any) -> dict[str, Any]:
 def _reducer_of(given: Any) -> Callable[..., Any]:
     given = getattr(given, "train_network", given)  # a Model
     reducer = getattr(given, "grad_reducer", given)  # an nn.TrainOneStepCell
-    if not callable(reducer):
+    if not callable(reducer) or isinstance(reducer, type):
         raise TypeError(
             "gradients is an nn.DistributedGradReducer, an nn.TrainOneStepCell, a Model or a "
             "function from a tuple of gradients to a tuple, or (before, after); "
@@ -402,6 +408,8 @@ def _reduce_known(given: Any, net: Any, optimizer: Any, rank: int) -> dict[str, 
     from mindspore import Tensor
 
     parameters = list(net.trainable_params() if optimizer is None else optimizer.parameters)
+    if not parameters:
+        return {"wrong": "no parameter is trained, so there are no gradients"}
     known = tuple(Tensor(np.full(p.shape, rank + 1), p.dtype) for p in parameters)
     try:
         reduced = _reducer_of(given)(known)
@@ -410,7 +418,9 @@ def _reduce_known(given: Any, net: Any, optimizer: Any, rank: int) -> dict[str, 
             return {"wrong": f"{len(values)} gradients came back for {len(parameters)}"}
         ends = [(float(v.min()), float(v.max())) if v.size else (1.0, 1.0) for v in values]
     except Exception as error:
-        return {"wrong": f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"}
+        # MindSpore's begin with a line of dashes, or with a headline
+        lines = [words for line in str(error).splitlines() if (words := line.strip("- "))]
+        return {"wrong": f"{type(error).__name__}: {' '.join(lines[:2])[:200]}"}
     kept = [p.name for p, end in zip(parameters, ends, strict=True) if end == (rank + 1,) * 2]
     least, most = min(low for low, _ in ends), max(high for _, high in ends)
     return {"least": least, "most": most, "kept": kept, "all": len(ends)}
@@ -513,6 +523,11 @@ def _equal(values: Sequence[Any]) -> bool:
     return all(value == values[0] for value in values)
 
 
+def _unlike(check: str, name: str, kinds: Sequence[str]) -> Check:
+    said = f"{name}= is not the same on every rank: {_each(kinds)}"
+    return Check(check, "error", said, remedy="give the same on every rank")
+
+
 def _steps(ranks: Sequence[Mapping[str, Any]]) -> Check:
     steps = [row["step"] for row in ranks]
     if not _equal(steps):
@@ -525,8 +540,9 @@ def _steps(ranks: Sequence[Mapping[str, Any]]) -> Check:
             "check_ranks at the same step on every rank; the same number of batches on every rank",
             {"least": min(steps), "most": max(steps)},
         )
-    done = [(row["optimizer"] or {}).get("steps") for row in ranks]
-    if not _equal(done):
+    own = [row["optimizer"] and row["optimizer"]["steps"] for row in ranks]
+    done = [count for count in own if count is not None]
+    if len(done) == len(ranks) and not _equal(done):
         return Check(
             "steps so far",
             "failed",
@@ -534,10 +550,10 @@ def _steps(ranks: Sequence[Mapping[str, Any]]) -> Check:
             "a rank skipped the optimizer's step: an overflow, decided on its own gradients",
             "the same count on every rank",
             "decide on what all ranks share: reduce first, then ok = amp.all_finite(grads)",
-            {"least": min(n or 0 for n in done), "most": max(n or 0 for n in done)},
+            {"least": min(done), "most": max(done)},
         )
-    own = "" if done[0] is None else f", {done[0]} by the optimizer's count"
-    return Check("steps so far", "ok", f"{steps[0]} on each of {len(ranks)} ranks{own}")
+    counted = f", {done[0]} by the optimizer's count" if len(done) == len(ranks) else ""
+    return Check("steps so far", "ok", f"{steps[0]} on each of {len(ranks)} ranks{counted}")
 
 
 def _epoch_steps(ranks: Sequence[Mapping[str, Any]]) -> Check:
@@ -685,6 +701,8 @@ def _statistics(ranks: Sequence[Mapping[str, Any]]) -> list[Check]:
 
 def _samples(ranks: Sequence[Mapping[str, Any]]) -> list[Check]:
     data = [row["data"] for row in ranks]
+    if not _equal([part["kind"] for part in data]):
+        return [_unlike("samples", "data", [part["kind"] for part in data])]
     if not all("samples" in part for part in data):
         why = "no data was given" if data[0]["kind"] == "none" else "an epoch is read at step 0"
         return [Check("samples", "skipped", why)]
@@ -830,7 +848,10 @@ def _seeds(ranks: Sequence[Mapping[str, Any]], blamed: bool) -> Check:
 
 
 def _rates(ranks: Sequence[Mapping[str, Any]]) -> Check:
-    if any(row["optimizer"] is None for row in ranks):
+    given = ["none" if row["optimizer"] is None else "an optimizer" for row in ranks]
+    if not _equal(given):
+        return _unlike("learning rate", "optimizer", given)
+    if given[0] == "none":
         return Check("learning rate", "skipped", "no optimizer was given: optimizer=optimizer")
     rates = [row["optimizer"]["rate"] for row in ranks]
     shown = [", ".join(f"{rate:.6g}" for rate in part) for part in rates]
@@ -852,12 +873,7 @@ def _reduction(ranks: Sequence[Mapping[str, Any]]) -> Check:
     given = [row["gradients"] for row in ranks]
     kinds = [part["kind"] for part in given]
     if not _equal(kinds):
-        return Check(
-            "gradients",
-            "error",
-            f"gradients= is not the same on every rank: {_each(kinds)}",
-            remedy="give the same on every rank",
-        )
+        return _unlike("gradients", "gradients", kinds)
     if kinds[0] == "none":
         if ranks[0]["mode"] == "data_parallel" and not ranks[0]["mean"]:
             return _summed(size, "the context says gradients_mean=False, which is the default")
@@ -871,10 +887,12 @@ def _reduction(ranks: Sequence[Mapping[str, Any]]) -> Check:
             return Check(
                 "gradients",
                 "error",
-                f"what reduces them could not be called on rank {rank}: {part['wrong']}",
+                f"what reduces them could not be used on rank {rank}: {part['wrong']}",
                 remedy="gradients= takes a tuple of gradients and returns a tuple",
             )
     ends = [(part["least"], part["most"]) for part in given]
+    if not all(map(math.isfinite, chain.from_iterable(ends))):
+        return _not_finite()
     wanted = (size + 1) / 2  # the mean of 1, 2, ... size, one for each rank
     near = [low / wanted > 1 - 1e-2 and high / wanted < 1 + 1e-2 for low, high in ends]
     if all(near):
@@ -920,6 +938,8 @@ def _pair(given: Sequence[Mapping[str, Any]]) -> Check:
     size = len(given)
     before, after = (np.array([part["sketches"][at] for part in given]) for at in (0, 1))
     mean = before.mean(axis=0)
+    if not np.isfinite([before, after]).all():
+        return _not_finite()
     if np.allclose(before, mean, rtol=1e-6, atol=0):
         if all(part["same"] for part in given):
             return Check(
@@ -949,6 +969,15 @@ def _pair(given: Sequence[Mapping[str, Any]]) -> Check:
     if abs(factor - 1) < 1e-2:
         return Check("gradients", "ok", f"the mean over {size} ranks")
     return _factor(factor, size)
+
+
+def _not_finite() -> Check:
+    return Check(
+        "gradients",
+        "error",
+        "not measured: some are NaN or infinite",
+        remedy="give finite gradients: those of another step, or a smaller loss scale",
+    )
 
 
 def _not_reduced(size: int) -> Check:
@@ -985,7 +1014,9 @@ def _factor(factor: float, size: int) -> Check:
         "gradients",
         "failed",
         f"{factor:.4g} times the mean over {size} ranks",
-        "divided by the number of ranks twice" if twice else "divided by another number than ranks",
+        "divided by the number of ranks twice"
+        if twice
+        else "divided by another number than ranks, or clipped: give only what reduces",
         "the mean over the ranks",
         "divide once: mean=True, or / get_group_size() by hand; unscale before, not between",
         {"factor": factor},

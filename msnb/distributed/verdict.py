@@ -15,6 +15,7 @@ from typing import Any
 from msnb.distributed import causes
 from msnb.report import Check
 
+_OURS = str(Path(__file__).parents[1])
 _LINES = 12  # lines of a traceback or a log that a Check shows
 _SAME_STEPS = "give every rank the same number of steps: equal shards, drop_remainder=True"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -327,6 +328,8 @@ def _error(raised: Mapping[str, Any]) -> str:
     """Type and message in one line."""
     lines = [line.strip() for line in raised["message"].splitlines() if line.strip("- \t")]
     first = lines[0] if lines else ""
+    if raised["type"] == "ReportFailed" and len(lines) > 1:  # of which Report, and how it is
+        first += f": {lines[1]}"
     if len(first) > 300:
         first = first[:300] + " ..."
     return f"{raised['type']}: {first}" if first else raised["type"]
@@ -341,7 +344,7 @@ def signal_name(number: int) -> str:
 
 
 def _is_library(file: str) -> bool:
-    places = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    places = {*map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), _OURS}
     return file.startswith("<frozen") or any(
         file.startswith(os.path.join(place, "")) for place in places if place
     )
@@ -400,7 +403,8 @@ def _stood(frames: list[dict[str, str]], script: str) -> str:
 def _short(file: str | None, script: str) -> str:
     if not file:
         return "?"
-    for place in (os.path.dirname(script), *map(sysconfig.get_path, ("purelib", "stdlib"))):
+    libraries = map(sysconfig.get_path, ("purelib", "stdlib"))
+    for place in (os.path.dirname(script), *libraries, os.path.dirname(_OURS)):
         if file.startswith(os.path.join(place, "")):
             return os.path.relpath(file, place)
     return file

@@ -407,6 +407,19 @@ def test_a_rank_has_no_terminal(folder, monkeypatch, line):
     assert "breakpoint()" in job.report["job"].remedy
 
 
+def test_a_required_report_is_named_and_our_own_frames_are_not_shown(folder, monkeypatch):
+    script = write(
+        folder, "import msnb\nmsnb.Report('mine', [msnb.Check('a', 'failed', '')]).require()"
+    )
+    job, _ = run(script, monkeypatch, folder, world_size=1)
+    said = "ReportFailed: required, but not ok: mine: FAILED (1 failed)"
+    assert f"raised {said} after" in job.report["rank 0"].summary
+    frames = job.report["rank 0"].found.splitlines()
+    assert frames[0] == "train.py:2 in <module>"
+    assert frames[2].startswith("msnb/report.py:")
+    assert frames[3:] == [said]
+
+
 def test_what_a_script_puts_among_the_reports_does_no_harm(folder, monkeypatch):
     script = write(
         folder,

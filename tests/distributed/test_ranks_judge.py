@@ -399,6 +399,31 @@ def test_gradients_that_prove_nothing_are_no_proof() -> None:
     assert report(pair([A, A], [A, A]))["gradients"].status == "error"
 
 
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_gradients_that_are_not_finite_are_not_judged(odd: float) -> None:
+    broken = np.concatenate([[odd], A[1:]])
+    for before, after in (([broken, broken], [broken, broken]), ([broken, B], [broken, broken])):
+        said = report(pair(before, after))["gradients"]
+        assert (said.status, said.summary) == ("error", "not measured: some are NaN or infinite")
+    rows = healthy()
+    rows[1]["gradients"]["most"] = odd
+    assert report(rows)["gradients"].summary == "not measured: some are NaN or infinite"
+
+
+def test_data_or_an_optimizer_given_on_one_rank_only() -> None:
+    rows = healthy()
+    rows[1]["data"] = {"kind": "none"}
+    rows[1]["optimizer"] = None
+    said = report(rows)
+    assert not said.ok
+    assert said["samples"].status == said["learning rate"].status == "error"
+    assert said["samples"].summary == (
+        "data= is not the same on every rank: epoch on rank 0, none on rank 1"
+    )
+    assert "an optimizer on rank 0, none on rank 1" in said["learning rate"].summary
+    assert said["steps so far"].status == "ok"  # no step was skipped
+
+
 def test_gradients_given_on_one_rank_only() -> None:
     rows = healthy()
     rows[1]["gradients"] = {"kind": "none"}
@@ -485,6 +510,7 @@ def test_gradients_that_are_none() -> None:
         ((A, B, A), TypeError, r"\(before, after\) the reduction"),
         ((A, B[:4]), ValueError, "the same shapes"),
         (("a", "b"), TypeError, "each a tuple of tensors"),
+        (dict, TypeError, "not type <class 'dict'>"),  # a class instead of one made of it
     ):
         with pytest.raises(error, match=words):
             module._gradients(given)
@@ -498,13 +524,20 @@ def test_arguments_that_are_none_of_the_kind() -> None:
     good: dict[str, Any] = {"step": 0, "net": net, "data": None, "optimizer": optimizer}
     good |= {"gradients": None, "total": None, "rows": 10, "title": "ranks"}
     assert module._describe(**good)["optimizer"] == {"rate": [pytest.approx(0.1)], "steps": 0}
+    assert module._describe(**(good | {"step": np.int64(3)}))["step"] == 3
     for bad, error, words in (
         ({"step": -1}, ValueError, "step is a whole number from 0 on, not -1"),
         ({"step": 1.5}, ValueError, "step is a whole number from 0 on, not 1.5"),
         ({"step": True}, ValueError, "step is a whole number from 0 on, not True"),
         ({"rows": 0}, ValueError, "rows is a whole number from 1 on, not 0"),
         ({"total": "64"}, ValueError, "total is a whole number from 1 on, not '64'"),
-        ({"title": " "}, ValueError, "title is the name of the Report, not ' '"),
+        ({"title": " "}, ValueError, "title is the name of the Report, one line, not ' '"),
+        ({"title": "a\nb"}, ValueError, r"one line, not 'a\\nb'"),
+        (
+            {"data": "train"},
+            TypeError,
+            "data is a dataset, a loader or a batch of tensors, not str",
+        ),
         ({"net": net.trainable_params()}, TypeError, "net is a mindspore nn.Cell, not list"),
         ({"optimizer": 0.1}, TypeError, "optimizer is a MindSpore optimizer, for example"),
     ):
@@ -544,6 +577,35 @@ def test_weights_of_every_dtype_are_described() -> None:
         assert (one["norm"], one["dtype"]) == (5.0, str(dtype))
         assert one["digest"] != other["digest"]
         assert math.dist(one["sketch"], other["sketch"]) == 1.0
+
+
+def test_imaginary_parts_count() -> None:
+    import mindspore as ms
+
+    one, other = (
+        module._parameter(ms.Parameter(ms.Tensor(np.array([3 + 4j, part], np.complex64)), "w"))
+        for part in (1j, 5j)
+    )
+    assert one["norm"] == pytest.approx(math.sqrt(9 + 16 + 1))
+    assert math.dist(one["sketch"], other["sketch"]) == 4.0
+
+
+def test_a_reducer_has_to_have_something_to_reduce() -> None:
+    from mindspore import nn
+
+    net = nn.Dense(2, 2)
+    for parameter_ in net.get_parameters():
+        parameter_.requires_grad = False
+    assert module._reduce_known(tuple, net, None, 0) == {
+        "wrong": "no parameter is trained, so there are no gradients"
+    }
+
+    def fails(grads: Any) -> Any:
+        raise TypeError("\n-----\n- what went\nwrong\nwhere")
+
+    assert module._reduce_known(fails, nn.Dense(2, 2), None, 0) == {
+        "wrong": "TypeError: what went wrong"
+    }
 
 
 # --- where there is no job -----------------------------------------------------------------------
