@@ -391,9 +391,12 @@ def _gradients(given: Any) -> dict[str, Any]:
 
 
 def _reducer_of(given: Any) -> Callable[..., Any]:
+    from mindspore import nn
+
     given = getattr(given, "train_network", given)  # a Model
     reducer = getattr(given, "grad_reducer", given)  # an nn.TrainOneStepCell
-    if not callable(reducer) or isinstance(reducer, type):
+    is_class = isinstance(reducer, type) and issubclass(reducer, nn.Cell)  # not one made of it
+    if not callable(reducer) or is_class:
         raise TypeError(
             "gradients is an nn.DistributedGradReducer, an nn.TrainOneStepCell, a Model or a "
             "function from a tuple of gradients to a tuple, or (before, after); "
