@@ -208,7 +208,9 @@ def test_several_inputs_and_outputs_with_axes_of_their_own():
     assert second.asnumpy().tolist() == [*X[:1].tolist(), *b.tolist()]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int64", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", *(pytest.param(d, marks=pytest.mark.slow) for d in ("float16", "int64"))]
+)
 def test_dtypes(dtype):
     x = (X % 2 if dtype == "bool" else X).astype(dtype)
     assert export(cell(double), x, "typed").ok
