@@ -36,7 +36,7 @@ def _program(net: Any, x: Any = _X) -> Any:
 # A second export in one process
 
 
-class _TorchScaled(torch.nn.Module):
+class _TorchScaled(torch.nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.factor = 1.0
@@ -156,7 +156,7 @@ def fixed_rows() -> Observation:
     return Observation(torch=theirs, mindspore=ours, claim=claim, neighbour=_given_rows(2))
 
 
-class _TorchGRU(torch.nn.Module):
+class _TorchGRU(torch.nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.rnn = torch.nn.GRU(4, 5, batch_first=True)
@@ -198,7 +198,7 @@ def gru_rows() -> Observation:
 # Outputs and files
 
 
-class _TorchNone(torch.nn.Module):
+class _TorchNone(torch.nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         return x * 2, None
 
@@ -208,7 +208,7 @@ class _None(nn.Cell):  # type: ignore[misc]
         return x * 2, None
 
 
-class _TorchPair(torch.nn.Module):
+class _TorchPair(torch.nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         return x * 2, x
 
