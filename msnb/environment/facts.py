@@ -24,7 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from msnb.environment import ascend
+from msnb.environment import ascend, wayin
 
 Facts = dict[str, Any]
 
@@ -149,6 +149,9 @@ def gather(
         "active": _active(),
         "pip": _pip(installed),
         "in_kernel": _in_kernel(),
+        "way_in": wayin.reached(os.environ, in_kernel=_in_kernel(), terminal=_has_terminal()),
+        "settings": wayin.settings(repo),
+        "notebooks": wayin.notebooks(repo, jupyter_folders()),
         "kernelspecs": kernelspecs(),
         ".venv": _dot_venv(repo),
         ".env": _dot_env(repo),
@@ -233,27 +236,35 @@ def _in_kernel() -> bool:
     return bool(application and application.initialized())
 
 
+def _has_terminal() -> bool:
+    """Whether someone types: of the three streams a pipe or a file may have taken two."""
+    return any(os.isatty(number) for number in (0, 1, 2))
+
+
 def jupyter_folders() -> list[str]:
     """Jupyter's data folders, first wins, as a Jupyter of this environment orders them.
 
     Source: the documentation of ``jupyter_core.paths.jupyter_path``.
     """
     folders = [p.rstrip(os.sep) for p in os.environ.get("JUPYTER_PATH", "").split(os.pathsep) if p]
-    home = os.path.expanduser("~")
-    data = os.environ.get("JUPYTER_DATA_DIR") or (
-        os.path.join(home, "Library", "Jupyter")
-        if sys.platform == "darwin"
-        else os.path.join(
-            os.environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share"), "jupyter"
-        )
-    )
-    user = [data]
+    user = [jupyter_data_folder()]
     if site.ENABLE_USER_SITE and site.USER_BASE:
         user.append(os.path.join(site.USER_BASE, "share", "jupyter"))
     own = [os.path.join(sys.prefix, "share", "jupyter")]
     folders += own + user if _environment_first() else user + own
     folders += ["/usr/local/share/jupyter", "/usr/share/jupyter"]
     return list(dict.fromkeys(folders))
+
+
+def jupyter_data_folder() -> str:
+    """The user's own, as ``jupyter_core.paths.jupyter_data_dir`` has it."""
+    if named := os.environ.get("JUPYTER_DATA_DIR"):
+        return named
+    home = os.path.expanduser("~")
+    if sys.platform == "darwin":
+        return os.path.join(home, "Library", "Jupyter")
+    share = os.environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
+    return os.path.join(share, "jupyter")
 
 
 def _environment_first() -> bool:
@@ -384,8 +395,25 @@ def _requirements(repo: Path | None) -> list[Facts]:
         if name and ";" not in line:
             have = distribution(name[0])
             wish = line[name.end() :].replace(" ", "").strip("()")
-            found.append({"name": name[0], "asks": wish, "have": have["version"] if have else None})
+            found.append(
+                {
+                    "name": name[0],
+                    "asks": wish,
+                    "have": have["version"] if have else None,
+                    "torn": have is None and _is_torn(name[0]),
+                }
+            )
     return found
+
+
+def _is_torn(name: str) -> bool:
+    """Whether an installation or removal that was broken off left a folder of metadata."""
+    try:
+        return not isinstance(metadata.distribution(name).version, str)
+    except metadata.PackageNotFoundError:
+        return False
+    except (OSError, KeyError, ValueError):
+        return True
 
 
 def _python_path() -> list[str]:
@@ -436,7 +464,7 @@ def _belongs_to_python(folder: str) -> bool:
 
 
 def _resources(cwd: Path, mindspore: Facts | None) -> Facts:
-    """Free bytes of memory, disk and shared memory; folders whose files cannot be mapped."""
+    """Free bytes of memory, disk and shared memory; what cannot be mapped, or written to."""
     places = {"working folder": str(cwd), "temporary files": tempfile.gettempdir()}
     files = [__file__]
     if mindspore:
@@ -446,6 +474,7 @@ def _resources(cwd: Path, mindspore: Facts | None) -> Facts:
         "disk": {label: {"path": path, "free": _free(path)} for label, path in places.items()},
         "shared_memory": _free("/dev/shm"),
         "unmapped": [fault for file in files if (fault := _mapping_fault(file))],
+        "unwritable": _writing_fault(runtime_folder()),
     }
 
 
@@ -486,6 +515,26 @@ def _mapping_fault(path: str) -> Facts | None:
         if isinstance(error, FileNotFoundError):
             return None
         return {"folder": os.path.dirname(path), "error": str(error)}
+
+
+def runtime_folder() -> str:
+    """Where Jupyter writes a kernel's connection file (``jupyter_core.paths.jupyter_runtime_dir``).
+
+    A home folder that cannot be written to is found out there first.
+    """
+    return os.environ.get("JUPYTER_RUNTIME_DIR") or os.path.join(jupyter_data_folder(), "runtime")
+
+
+def _writing_fault(folder: str) -> Facts | None:
+    """What happens to a file in ``folder``, or where that would have to be made."""
+    place = os.path.abspath(folder)
+    while not os.path.lexists(place) and os.path.dirname(place) != place:
+        place = os.path.dirname(place)
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            return None
+    except OSError as error:
+        return {"folder": folder, "error": error.strerror or str(error)}
 
 
 # --- fresh processes -----------------------------------------------------------------------------

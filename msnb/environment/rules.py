@@ -138,7 +138,7 @@ def _pip(facts: Facts) -> Check:
         "a bare `pip` installs into another environment",
         found,
         expected,
-        f"{_typed(facts)} -m pip install ...  # in place of: pip install ...",
+        f"{_activate(facts)}  # or write {_typed(facts)} -m pip for pip",
     )
 
 
@@ -202,6 +202,34 @@ def _dot_venv(facts: Facts) -> Check:
         found += f", running {facts['python']['executable']}"
         return Check(".venv", "failed", summary, found, expected, remedy)
     return Check(".venv", "ok", "in the repository, is this environment", venv["path"], expected)
+
+
+def _way_in(facts: Facts) -> Check:
+    """Where the reader is, and whether what is written down for editors leads here."""
+    way, named, own = facts["way_in"], facts["settings"], facts["python"]["real_prefix"]
+    through = way["through"]
+    if facts["ascend"].get("container") and "container" not in through:
+        through += ", in a container"
+    found = ", ".join(way["by"])
+    expected = "VS Code's settings name this interpreter; notebooks ask for a kernel that is there"
+    if named and named["path"] and (not named["there"] or named["prefix"] != own):
+        is_dot_venv = facts[".venv"] and named["path"].startswith(f"{facts['.venv']['path']}/")
+        if not is_dot_venv:  # the row .venv speaks of that one
+            fault = "is another environment" if named["there"] else "is not there"
+            summary = f"{through}: {named['file']} names {named['named']}, which {fault}"
+            remedy = f"git -C {shlex.quote(str(facts['places']['repo']))} checkout -- "
+            remedy += ".vscode/settings.json  # the committed one names .venv/bin/python"
+            return Check("way in", "failed", summary, found, expected, remedy)
+    astray = [notebook for notebook in facts["notebooks"] if not notebook["there"]]
+    if facts["kernelspecs"] and astray:
+        names = ", ".join(os.path.basename(notebook["path"]) for notebook in astray[:3])
+        names += f" and {len(astray) - 3} more" if len(astray) > 3 else ""
+        asked = ", ".join(dict.fromkeys(str(n["kernel"] or "none") for n in astray))
+        asks = "ask" if len(astray) > 1 else "asks"
+        summary = f"{through}: {names} {asks} for a kernel that is not there ({asked})"
+        remedy = f"Kernel > Change Kernel... > {KERNEL}  # in it, then save"
+        return Check("way in", "failed", summary, found, expected, remedy)
+    return Check("way in", "ok", through, found, expected)
 
 
 # --- packages ------------------------------------------------------------------------------------
@@ -389,14 +417,21 @@ def _requirements(facts: Facts) -> Check:
     metrics = {"requirements": len(asked)}
     if not asked:
         return Check("requirements", "skipped", "what msnb asks for is not known here")
-    missing = [r for r in asked if r["have"] is None]
+    torn = [r for r in asked if r.get("torn")]
+    missing = [r for r in asked if r["have"] is None and r not in torn]
     unfit = [r for r in asked if r["have"] and not satisfies(r["have"], r["asks"])]
-    if not missing and not unfit:
+    if not torn and not missing and not unfit:
         summary = "all that msnb asks for is installed"
         return Check("requirements", "ok", summary, "", expected, metrics=metrics)
-    words = [f"{r['name']} is not installed" for r in missing]
+    words = [f"{r['name']} is half installed, its metadata are gone" for r in torn]
+    words += [f"{r['name']} is not installed" for r in missing]
     words += [f"{r['name']} is {r['have']}, asked for {r['asks']}" for r in unfit]
-    remedy = _install(facts, " ".join(shlex.quote(r["name"] + r["asks"]) for r in missing + unfit))
+    remedy = "\n".join(
+        _install(facts, option + " ".join(shlex.quote(r["name"] + r["asks"]) for r in some))
+        # pip takes what is torn for installed
+        for option, some in (("--force-reinstall --no-deps ", torn), ("", missing + unfit))
+        if some
+    )
     if facts["python"]["kind"] in ("system", "conda base"):
         remedy = _new_environment(facts)
     summary = "; ".join(words[:4]) + (f" and {len(words) - 4} more" if len(words) > 4 else "")
@@ -462,7 +497,7 @@ def _room(facts: Facts) -> Check:
     room = facts["resources"]
     expected = (
         f"{_size(MEMORY)} of memory, {_size(DISK)} of disk and {_size(SHARED)} of /dev/shm free, "
-        "and file systems that map files"
+        "file systems that map files, and a home folder, or what stands in for it, to write to"
     )
     disk = {label: place for label, place in room["disk"].items() if place["free"] is not None}
     if room["memory"] is not None and room["memory"] < MEMORY:
@@ -480,6 +515,13 @@ def _room(facts: Facts) -> Check:
         summary = f"{_size(room['shared_memory'])} of /dev/shm free: datasets with several "
         summary += "processes need it"
         remedy = "df -h /dev/shm  # a container gets it by: docker run --shm-size=1g"
+        return Check("room", "failed", summary, "", expected, remedy)
+    fault = room["unwritable"]
+    if fault:
+        summary = f"no kernel can start: its connection file goes to {fault['folder']}, "
+        summary += f"which cannot be written ({fault['error']})"
+        names = ("JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
+        remedy = "export " + " ".join(f'{name}="$(mktemp -d)"' for name in names)
         return Check("room", "failed", summary, "", expected, remedy)
     if room["unmapped"]:
         fault = room["unmapped"][0]
@@ -525,9 +567,14 @@ def _not_importable(name: str, facts: Facts, expected: str, *, remedy: str = "")
     if name == "mindspore" and (not protobuf or not satisfies(protobuf, wish)):
         summary += ": see protobuf"
         remedy = _install(facts, f'"protobuf{wish}"')
+    version = (facts["distributions"].get(name) or {}).get("version")
+    exact = f"{name}=={version.partition('+')[0]}" if version else name
+    lacking = re.search(r"ModuleNotFoundError: No module named '([\w]+)", cause)
+    if not remedy and lacking and lacking[1] != module:
+        # it is whole and what it asks for is not: pip brings what is missing, and no NumPy 2
+        summary += f": {lacking[1]} is not installed"
+        remedy = _install(facts, f'{exact} "numpy<2"' if name == "mindspore" else exact)
     if not remedy:
-        version = (facts["distributions"].get(name) or {}).get("version")
-        exact = f"{name}=={version.partition('+')[0]}" if version else name
         remedy = _install(facts, f"--force-reinstall --no-deps {exact}")
     return Check(name, "failed", summary, cause, expected, remedy)
 
@@ -642,6 +689,7 @@ RULES: dict[str, Rule] = {
     "pip": _pip,
     "kernel": _kernel,
     ".venv": _dot_venv,
+    "way in": _way_in,
     "shadowing": _shadowing,
     "mindspore": _mindspore,
     "first operation": _first_operation,

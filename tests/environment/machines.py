@@ -27,6 +27,17 @@ def fit_facts(target: str = "CPU") -> dict[str, Any]:
         "active": {"prefix": None, "real_prefix": None, "variable": "CONDA_PREFIX"},
         "pip": {"own": "26.0", "on_path": "/usr/bin/pip", "on_path_prefix": "/usr"},
         "in_kernel": False,
+        "way_in": {"through": "a terminal", "ssh": False, "by": []},
+        "settings": {
+            "file": "/home/lin/msnb/.vscode/settings.json",
+            "named": "${workspaceFolder}/.venv/bin/python",
+            "path": f"{ENV}/bin/python",
+            "there": True,
+            "prefix": ENV,
+        },
+        "notebooks": [
+            {"path": "/home/lin/msnb/notebooks/01_env_check.ipynb", "kernel": "msnb", "there": True}
+        ],
         "kernelspecs": [
             {
                 "folder": f"{ENV}/share/jupyter/kernels/msnb",
@@ -55,8 +66,8 @@ def fit_facts(target: str = "CPU") -> dict[str, Any]:
             "pip": {"version": "26.0", "folder": SITE, "requires": []},
         },
         "requirements": [
-            {"name": "numpy", "asks": "<2,>=1.25", "have": "1.26.4"},
-            {"name": "papermill", "asks": ">=2.6", "have": "2.6.0"},
+            {"name": "numpy", "asks": "<2,>=1.25", "have": "1.26.4", "torn": False},
+            {"name": "papermill", "asks": ">=2.6", "have": "2.6.0", "torn": False},
         ],
         "shadows": [],
         "python_path": [],
@@ -69,6 +80,7 @@ def fit_facts(target: str = "CPU") -> dict[str, Any]:
             },
             "shared_memory": 64 << 20,
             "unmapped": [],
+            "unwritable": None,
         },
         "probes": {
             "mindspore": {

@@ -110,6 +110,21 @@ def spec(**changes: Any) -> dict[str, Any]:
     return facts
 
 
+def settings(prefix: str, *, there: bool) -> dict[str, Any]:
+    python = f"{prefix}/bin/python"
+    facts = fit_facts()
+    facts["settings"] |= {"named": python, "path": python, "there": there, "prefix": prefix}
+    return facts
+
+
+def without_numpy() -> dict[str, Any]:
+    facts = broken("distributions/numpy", None)
+    error = "ModuleNotFoundError: No module named 'numpy'"
+    facts["probes"]["mindspore"] = probe(None, "exit 1", f"Traceback ...\n{error}\n")
+    facts["probes"]["light"]["told"]["numpy"] = {"error": error.split(": ")}
+    return facts
+
+
 def active_elsewhere() -> dict[str, Any]:
     other = {"prefix": "/opt/other", "real_prefix": "/opt/other", "variable": "VIRTUAL_ENV"}
     return broken("active", other)
@@ -177,7 +192,7 @@ BROKEN = {
         broken("pip/on_path_prefix", "/opt/other", active_elsewhere()),
         "failed",
         "into another environment",
-        f"{PYTHON} -m pip install .*",
+        f"source {ENV}/bin/activate  # or write {PYTHON} -m pip for pip",
     ),
     "no kernelspec": (
         "kernel",
@@ -266,6 +281,48 @@ BROKEN = {
         "failed",
         "another environment",
         rf"{ENV}/bin/python -m msnb\.environment\nrm {ENV} && {PYTHON} -m .* --fix .*",
+    ),
+    "settings of VS Code name an interpreter that is gone": (
+        "way in",
+        settings("/opt/gone", there=False),
+        "failed",
+        r"^a terminal: .*/settings\.json names /opt/gone/bin/python, which is not there",
+        r"git -C /home/lin/msnb checkout -- \.vscode/settings\.json  # .*",
+    ),
+    "settings of VS Code name another environment": (
+        "way in",
+        settings("/opt/other", there=True),
+        "failed",
+        "names /opt/other/bin/python, which is another environment",
+        r"git -C /home/lin/msnb checkout -- \.vscode/settings\.json  # .*",
+    ),
+    "a notebook asks for a kernel that is gone": (
+        "way in",
+        broken("notebooks", [{"path": "/x/02_y.ipynb", "kernel": "py39", "there": False}]),
+        "failed",
+        r"^a terminal: 02_y\.ipynb asks for a kernel that is not there \(py39\)",
+        r"Kernel > Change Kernel\.\.\. > msnb  # in it, then save",
+    ),
+    "no folder to write to": (
+        "room",
+        broken("resources/unwritable", {"folder": "/home/lin/x", "error": "Read-only file system"}),
+        "failed",
+        r"no kernel can start: .* /home/lin/x, which cannot be written \(Read-only file system\)",
+        r'export JUPYTER_RUNTIME_DIR="\$\(mktemp -d\)" IPYTHONDIR=.* MPLCONFIGDIR=.*',
+    ),
+    "NumPy is missing": (
+        "mindspore",
+        without_numpy(),
+        "failed",
+        "importing it fails: numpy is not installed",
+        installs('mindspore==2.10.0 "numpy<2"'),
+    ),
+    "a package is half installed": (
+        "requirements",
+        broken("requirements", [{"name": "papermill", "asks": ">=2", "have": None, "torn": True}]),
+        "failed",
+        "papermill is half installed",
+        installs("--force-reinstall --no-deps 'papermill>=2'"),
     ),
     "a file hides a module": (
         "shadowing",
@@ -529,6 +586,29 @@ def test_a_broken_environment_gets_its_cause_and_remedy(case: str) -> None:
     assert check.status == status, check
     assert re.search(says, check.summary), check.summary
     assert re.fullmatch(remedy, check.remedy), check.remedy
+
+
+# Where a row that comes earlier says what to do: the cause, or the same remedy.
+EARLIER = {
+    "pip of another environment": "environment",
+    "NumPy 2": "first operation",
+    "torch meets a file of the reader": "shadowing",
+    **dict.fromkeys(("Ascend asked for and absent", "CANN is missing"), "device nodes"),
+    **dict.fromkeys(("CANN is there, not sourced", "no driver", "no firmware"), "device nodes"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_the_first_row_that_is_not_ok_is_the_one_to_act_on(case: str) -> None:
+    row, facts, status, _, remedy = BROKEN[case]
+    first = next((c for c in examine(facts) if c.status in ("failed", "error")), None)
+    if status == "skipped":
+        assert first is None
+        return
+    assert first is not None
+    assert first.id == EARLIER.get(case, row)
+    if case not in EARLIER or case in ("NumPy 2", "torch meets a file of the reader"):
+        assert re.fullmatch(remedy, first.remedy)
 
 
 def test_every_rule_is_shown_to_fail_and_to_pass() -> None:
