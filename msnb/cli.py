@@ -170,6 +170,17 @@ def make_app() -> "typer.Typer":
         raise typer.Exit(_differences([] if everything else names or [], shape, jobs, timeout))
 
     @app.command()
+    def explain(
+        text: Annotated[
+            list[str] | None,
+            typer.Argument(help="The error's text; read from standard input where none is given."),
+        ] = None,
+        json: Annotated[bool, typer.Option("--json", help="Print the Report as JSON.")] = False,
+    ) -> None:
+        """Say what an error means and what to type. 0: known; 1: guesses only; 2: no text."""
+        raise typer.Exit(_explain(text or [], json))
+
+    @app.command()
     def launch(
         script: Annotated[str, typer.Argument(help="The training script, a Python file.")],
         args: Annotated[
@@ -225,6 +236,37 @@ def make_app() -> "typer.Typer":
         raise typer.Exit(_inspect(file, json))
 
     return app
+
+
+def _explain(words: list[str], as_json: bool) -> int:
+    import json
+
+    from msnb import hints
+
+    try:
+        text = " ".join(words) if words else _piped(hints.LIMIT)
+        report = hints.explain(text)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if as_json:
+        print(json.dumps(report.to_json(), ensure_ascii=False, indent=1))
+    elif found := hints.find(text):
+        print("\n\n".join(map(str, found)))
+    else:
+        print(report.text(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+    return 1 if "unknown" in report else 0
+
+
+def _piped(limit: int) -> str:
+    """What was piped in, as text; ``ValueError`` where nothing was, or no text."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise ValueError('give the text of an error: msnb explain "...", or: ... | msnb explain')
+    data = sys.stdin.buffer.read(4 * limit + 1)  # a character of UTF-8 has at most 4 bytes
+    text = data.decode("utf-8", "replace")
+    if "\x00" in text or text.count("\ufffd") > len(text) // 10:
+        raise ValueError("what was piped in is no text but binary data: give the error's message")
+    return text
 
 
 def _launch(script: str, as_json: bool, **options: Any) -> int:

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from msnb.hints.cells import follow
 from msnb.report import Check, Report
 from msnb.targets import canonical_target
 
@@ -122,6 +123,7 @@ def setup(
     device_id: int | None = None,
     deterministic: bool = False,
     threads: int | None = None,
+    hints: bool = True,
 ) -> Context:
     """Put device, mode, seed, threads and log in place; repeatable in a live kernel.
 
@@ -131,7 +133,9 @@ def setup(
     their weights and their Dropout. ``device_id`` comes from the argument, else from the variable
     ``DEVICE_ID``; a CPU has none. ``deterministic=True`` makes training bitwise repeatable; on CPU
     that takes one thread. Called before MindSpore is imported, unless ``GLOG_v`` is set, it sends
-    MindSpore's log to a temporary folder that ``Context.warnings()`` reads.
+    MindSpore's log to a temporary folder that ``Context.warnings()`` reads. In a notebook a failing
+    cell is from then on followed by what its error means, where that is known; ``hints=False``
+    turns that off.
 
     Raises ``DeviceUnavailable`` where the device is not there (there is no fallback),
     ``ValueError`` or ``TypeError`` for a wrong argument or a variable GLOG_... that MindSpore does
@@ -149,6 +153,9 @@ def setup(
         threads = _whole("threads", threads, 1, 4096)
     if not isinstance(deterministic, bool):
         raise TypeError(f"deterministic is True or False, not {deterministic!r}")
+    if not isinstance(hints, bool):
+        raise TypeError(f"hints is True or False, not {hints!r}")
+    follow(hints)  # first: a device that is not there is an error, too
     number = _device_number(device_id)
     notes: list[tuple[str, str]] = []
 

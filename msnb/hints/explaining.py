@@ -125,7 +125,7 @@ def best(text: str | BaseException) -> Hint | None:
     return found[0] if found else None
 
 
-def _checked(text: str | BaseException) -> str:
+def _checked(text: object) -> str:
     if isinstance(text, BaseException):
         return _formatted(text)[-LIMIT:]
     if not isinstance(text, str):
@@ -177,12 +177,13 @@ def _found(text: str) -> list[Hint]:
 
 
 def _matched(shown: str, last: str, whole: str, form: str) -> list[Hint]:
+    places = [(1.0, last)] if last == whole else [(1.0, last), (_ELSEWHERE, whole)]
     found = []
     for kind in kinds().values():
         matches = [
             (literal * weight, match)
             for pattern, literal in getattr(kind, form)
-            for weight, place in ((1.0, last), (_ELSEWHERE, whole))
+            for weight, place in places
             if (match := pattern.search(place))
         ]
         if matches:
@@ -210,10 +211,10 @@ def _hint(kind: Kind, match: re.Match[str], score: float, text: str) -> Hint:
 
 
 def _line(matched: str, text: str) -> str:
-    """The line of the text in which the match begins, shortened."""
+    """The last line of the text in which such a match begins, shortened."""
     start = squeezed(matched)
     for size in (40, 24, 12, 6):
-        for line in text.splitlines():
+        for line in reversed(text.splitlines()):  # source lines come before the message
             if start[:size] in squeezed(line):
                 return line.strip()[:200]
     return matched[:200]

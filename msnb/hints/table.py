@@ -27,8 +27,9 @@ class Kind:
     message was seen, ``blames`` says so where the message names the wrong thing. ``message`` is a
     recorded example and ``source`` where it is from; ``example`` is code that produces it, run
     after ``import mindspore as ms, numpy as np`` and ``from mindspore import mint, nn, ops``;
-    ``process`` is ``shared``, or ``own`` where it spoils its process. ``neighbour`` is a text nearby that must not match. ``{name}`` in a sentence stands for the
-    group of that name in the pattern.
+    ``process`` is ``shared``, or ``own`` where it spoils its process. ``neighbour`` is a text
+    nearby that must not match. ``{name}`` in a sentence stands for the group of that name in the
+    pattern.
     """
 
     id: str

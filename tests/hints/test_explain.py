@@ -34,7 +34,9 @@ def coloured(text: str) -> str:
     return " ".join(f"\x1b[38;5;{n % 200}m{word}\x1b[0m" for n, word in enumerate(words))
 
 
-@pytest.mark.parametrize("id", ["numpy-2", "graph-self", "matmul-shapes", "hccl-port", "labels-int32"])
+@pytest.mark.parametrize(
+    "id", ["numpy-2", "graph-self", "matmul-shapes", "hccl-port", "labels-int32"]
+)
 def test_the_way_it_was_pasted_does_not_count(id: str) -> None:
     message = hints.kinds()[id].message
     disguises = {
@@ -60,9 +62,9 @@ def test_the_way_it_was_pasted_does_not_count(id: str) -> None:
 @pytest.mark.parametrize(
     ("text", "id"),
     [
-        ("in the range [0, 30522), but got 50256 For 'Gather', the 'input_indices'", "unknown"),
-        ("For 'Gather', the 'input_indices' should be in the range [0, 30522), but got -1", "index-range"),
-        ("For 'MatMul' the input dimensions must be equal, but got 'x1_col': 400 and 'x2_row': 256.",
+        (GATHER.replace("5", "30522").replace("7", "-1"), "index-range"),
+        ("in the range [0, 5), but got 7 For 'Gather', the 'input_indices'", "unknown"),
+        ("For 'MatMulExt' op, shape1[-1] must be equal to shape2[-2], but got 400 and 256.",
          "matmul-shapes"),
         ("num_parallel_workers exceeds the boundary between 1 and 192!", "data-workers"),
         ("RuntimeError: The kernel Conv2DExt unregistered.", "kernel-unregistered"),
@@ -100,18 +102,15 @@ def test_the_most_specific_wins() -> None:
 
 
 def test_an_exception_itself_and_those_that_led_to_it() -> None:
-    try:
-        try:
-            raise ValueError("The amp level O4 is not supported")
-        except ValueError as error:
-            raise RuntimeError("the job failed") from error
-    except RuntimeError as wrapped:
-        assert first(wrapped) == "amp-level"
-        assert hints.best(wrapped).kind.id == "amp-level"
-    try:  # source lines are no messages
-        raise KeyError("x")  # Unsupported statement 'Try'
-    except KeyError as error:
-        assert first(error) == "unknown"
+    wrapped = RuntimeError("the job failed")
+    wrapped.__cause__ = ValueError("The amp level O4 is not supported")
+    assert first(wrapped) == "amp-level"
+    assert hints.best(wrapped).kind.id == "amp-level"
+    wrapped.__context__ = wrapped.__cause__.__context__ = wrapped  # a ring ends all the same
+    assert first(wrapped) == "amp-level"
+    with pytest.raises(KeyError) as other:
+        raise KeyError("x")  # Unsupported statement 'Try': source lines are no messages
+    assert first(other.value) == "unknown"
 
 
 def test_what_a_hint_says() -> None:
@@ -119,7 +118,9 @@ def test_what_a_hint_says() -> None:
     check = report["index-range"]
     assert isinstance(report, Report)
     assert not report.ok
-    assert check.summary.startswith("index 7 was looked up in a table of 5 rows.\nbeware: asynchronous")
+    assert check.summary.startswith(
+        "index 7 was looked up in a table of 5 rows.\nbeware: asynchronous"
+    )
     assert "1. an Embedding smaller than the vocabulary" in check.summary
     assert "see notebook 04 The optimizer's own rules" in check.summary
     assert check.found == GATHER
@@ -175,8 +176,8 @@ def test_bad_input_is_one_sentence(given: object, error: type[Exception], senten
 
 def test_one_long_line_takes_no_time() -> None:
     # unbounded repetitions in a pattern would make this square in the length
-    assert first("x" * 100_000 + GATHER) == "index-range"
-    assert hints.best("word " * 20_000) is None
+    assert first("x" * 50_000 + GATHER) == "index-range"
+    assert hints.best("word " * 10_000) is None
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -197,7 +198,9 @@ def test_the_command() -> None:
     assert said.exit_code == 0
     assert said.stdout.startswith("hint: there is no level O4; they are O0, O1, O2, O3 and auto.\n")
     assert '  type: ms.amp.auto_mixed_precision(net, "O2")' in said.stdout
-    assert invoke("ValueError:", "The", "amp", "level", "O4", "is", "not", "supported").exit_code == 0
+    assert (
+        invoke("ValueError:", "The", "amp", "level", "O4", "is", "not", "supported").exit_code == 0
+    )
 
 
 def test_the_command_reads_what_is_piped_in() -> None:

@@ -154,7 +154,9 @@ def test_another_message_than_the_recorded_one_is_told() -> None:
     kind = KINDS["amp-level"]
     assert judged(kind, kind.message) == ""
     assert judged(kind, "ValueError: The amp level O9 is not supported") == ""
-    assert judged(kind, "ValueError: The amp level best is not supported").startswith("amp-level: e")
+    assert judged(kind, "ValueError: The amp level best is not supported").startswith(
+        "amp-level: e"
+    )
     assert judged(kind, "ValueError: no").startswith("amp-level: taken for []")
 
 
