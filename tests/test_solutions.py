@@ -470,6 +470,20 @@ ANSWERS: dict[str, list[tuple[str, str, str]]] = {
         ("exercise-1", repaired(reduce="averaged(grads)"), "does not run: name 'averaged' is not"),
         (
             "exercise-1",
+            repaired(reduce="tuple(ops.AllReduce()(grad) / size for grad in grads)"),
+            "does not run: use the all_reduce you are given: the kernel is not one of the ranks",
+        ),
+        ("exercise-1", repaired(reduce="grads[5]"), "does not run: tuple index out of range"),
+        (
+            "exercise-1",
+            repaired().replace(
+                "lambda grads: tuple(all_reduce(grad) / size for grad in grads)",
+                "nn.DistributedGradReducer(net.trainable_params(), mean=True)",
+            ),
+            "right: two real ranks start equal, share the images and stay",
+        ),
+        (
+            "exercise-1",
             "def repaired(rank, size, all_reduce): return 5",
             "return net, optimizer, data, reduce, as the hurried one does",
         ),
