@@ -184,7 +184,10 @@ def make_app() -> "typer.Typer":
     def launch(
         script: Annotated[str, typer.Argument(help="The training script, a Python file.")],
         args: Annotated[
-            list[str] | None, typer.Argument(help="Its arguments; after -- where they have dashes.")
+            list[str] | None,
+            typer.Argument(
+                metavar="-- ARGS", help="Its arguments; after -- where they have dashes."
+            ),
         ] = None,
         world_size: Annotated[int, typer.Option(help="Ranks, of all hosts together.")] = 2,
         device_target: Annotated[

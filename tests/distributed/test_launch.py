@@ -251,6 +251,14 @@ def test_the_command(folder, monkeypatch):
         assert refused.stderr.endswith("nothing was run\n")
 
 
+def test_options_of_the_script_without_dashes_before_them(folder):
+    words = ["launch", str(write(folder, "pass")), "--epochs", "3"]
+    refused = CliRunner().invoke(cli.make_app(), words)
+    assert refused.exit_code == 2
+    assert "[OPTIONS] {script} [-- ARGS]" in refused.stderr
+    assert "No such option: --epochs" in refused.stderr
+
+
 def test_an_interrupted_command_says_so(folder):
     script = write(folder, RANK + "print('here', flush=True)\ntime.sleep(600)\n")
     logs = folder / "logs"
