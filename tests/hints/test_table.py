@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from importlib import resources
 from pathlib import Path
 
@@ -169,3 +171,28 @@ def test_every_example_ends_in_its_message(tmp_path: Path) -> None:
         texts |= produce({id: examples[id]}, tmp_path / id)
     wrong = [said for id, text in texts.items() if (said := judged(KINDS[id], text))]
     assert wrong == []
+
+
+@pytest.mark.slow
+def test_what_to_type_exists() -> None:
+    planted = {
+        "name": "ms.nope(1)",
+        "keyword": "nn.Conv2d(3, 8, 3, paddding=1)    # a slip",
+        "verb": "msnb explian",
+        "option": "msnb run 3 --cel-timeout 9",
+    }
+    types = {kind.id: kind.type for kind in KINDS.values()}
+    run = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("naming.py"))],
+        input=json.dumps({**types, **planted}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    last = run.stdout.splitlines()[-1:] or [run.stderr]
+    assert json.loads(last[0].removeprefix("WRONG ")) == [
+        "name: there is no ms.nope",
+        "keyword: nn.Conv2d takes no paddding=",
+        "verb: there is no msnb explian",
+        "option: msnb run has no --cel-timeout",
+    ]
