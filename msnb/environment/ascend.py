@@ -340,6 +340,14 @@ def _folders(folder: Path) -> list[str] | None:
         return None
 
 
+# The script's name may be quoted, wholly or in part, or have a backslash before each space.
+_WORD = r"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\;&|])*"""
+_SOURCES = re.compile(
+    rf"^[^#]*(?:\bsource|(?:^|[\s;&])\.)\s+(?=(?P<word>{_WORD}))(?P=word)(?<=set_env\.sh)"
+    r"""|^[^#]*(?:\bsource|(?:^|[\s;&])\.)\s+(?:"[^"]*set_env\.sh"|'[^']*set_env\.sh')"""
+)
+
+
 def _startup(root: Path, home: str) -> list[Facts]:
     """Lines of the shell's own files that source CANN's set_env.sh."""
     extra = [f"/etc/profile.d/{name}" for name in _names(root, "/etc/profile.d", ".sh")]
@@ -347,7 +355,7 @@ def _startup(root: Path, home: str) -> list[Facts]:
     for name in (*_STARTUP, *extra):
         path = name.replace("~", home, 1) if name.startswith("~") else name
         for line in (_read(root, path) or "").splitlines():
-            if re.search(r"^[^#]*(?:\bsource\b|(?:^|[\s;&])\.)\s+\S*set_env\.sh", line):
+            if _SOURCES.search(line):
                 found.append({"file": name, "line": line.strip()})
     return found
 

@@ -12,11 +12,11 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import overlay
 import pytest
 import shelf
 
@@ -24,11 +24,6 @@ from msnb.report import Check, Report
 
 pytestmark = pytest.mark.slow
 
-# The first lines of a script that pip writes where the path of its interpreter has a space.
-PIP = """#!/bin/sh
-'''exec' "{}/bin/python" "$0" "$@"
-' '''
-"""
 PINNED = "mindspore==2.10.0"
 DOCTOR = "-m msnb.environment --json"
 
@@ -102,11 +97,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Place:
     for part in (folder / "shelf", place.repo / ".vscode", place.folder / "home"):
         part.mkdir(parents=True)
     names = shelf.fill(folder / "shelf")
-    bare = [sys.executable, "-m", "venv", "--without-pip", place.env]
-    subprocess.run(bare, check=True, timeout=120)
-    for part in Path(sysconfig.get_paths()["purelib"]).glob("pip*"):  # ensurepip takes seconds
-        if part.name == "pip" or part.name.startswith("pip-"):
-            shutil.copytree(part, place.site / part.name, copy_function=os.link)
+    overlay.bare(place.env)
     place.pip("install", "'numpy<2' mindspore==2.10.0", *names)
     shutil.copy(shelf.REPO / "pyproject.toml", place.repo)
     shutil.copy(shelf.REPO / ".vscode" / "settings.json", place.repo / ".vscode")
@@ -123,11 +114,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Place:
 def place(whole: Place, request: pytest.FixtureRequest) -> Place:
     number = len(list(whole.folder.parent.iterdir()))
     copy = Place(whole.folder.parent / f"copy {number}")
-    shutil.copytree(whole.folder, copy.folder, symlinks=True, copy_function=os.link)
+    shutil.copytree(whole.folder, copy.folder, symlinks=True, copy_function=overlay.link)
     activate = copy.env / "bin" / "activate"  # names the folder that it was made in
     rewrite(activate, activate.read_text("utf-8").replace(str(whole.env), str(copy.env)))
-    rewrite(copy.env / "bin" / "pip", PIP.format(copy.env))
-    (copy.env / "bin" / "pip").chmod(0o755)
+    overlay.script(copy.env / "bin" / "python", "pip", "from pip._internal.cli.main import main")
     code = "from msnb.environment.fix import apply; print(apply())"
     done = copy.shell(f"'{copy.env}/bin/python' -c '{code}'")
     assert "kernelspec: wrote" in done.stdout, done.stdout + done.stderr
