@@ -82,11 +82,7 @@ def read(path: Path) -> Graph:
     data = path.read_bytes()
     if not data:
         raise GraphFileError(f"{path} is empty")
-    if is_encrypted(data):
-        raise GraphFileError(
-            f"{path} is an encrypted MINDIR file: only who has its key can read it, with "
-            "mindspore.load(path, dec_key=key)"
-        )
+    refuse_encrypted(path)
     try:
         return _read(memoryview(data))
     except Damaged as error:
@@ -95,9 +91,15 @@ def read(path: Path) -> Graph:
         ) from None
 
 
-def is_encrypted(head: bytes) -> bool:
-    """Whether these first bytes are those of an encrypted MINDIR file."""
-    return head[:4] in _ENCRYPTED
+def refuse_encrypted(path: Path) -> None:
+    """Raise ``GraphFileError`` where the file begins as MindSpore's encrypted ones do."""
+    with path.open("rb") as file:
+        head = file.read(4)
+    if head in _ENCRYPTED:
+        raise GraphFileError(
+            f"{path} is an encrypted MINDIR file: only who has its key can read it, with "
+            "mindspore.load(path, dec_key=key)"
+        )
 
 
 def _read(data: memoryview) -> Graph:

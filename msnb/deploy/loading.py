@@ -264,6 +264,10 @@ def find(path: Any) -> Path:
             f"{source} is no .mindir file; MindSpore tells a MINDIR file by that ending: rename it "
             "where it is one"
         )
+    try:
+        graphfile.refuse_encrypted(source)
+    except GraphFileError as error:
+        raise ExportedFileError(str(error)) from None
     return source
 
 
