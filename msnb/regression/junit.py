@@ -41,7 +41,8 @@ def _suite(result: NotebookResult, started: str) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name=_text(result.notebook), timestamp=started[:19])
     case = _case(suite, result.notebook, "verdict", result.seconds)
     trace = users_frames((result.error or {}).get("traceback", ""))
-    said = "\n".join(filter(None, (result.reason, result.remedy, trace)))
+    hint = str(result.hint() or "")
+    said = "\n".join(filter(None, (result.reason, result.remedy, hint, trace)))
     _outcome(case, result.verdict, result.reason, said)
     names: set[str] = set()
     for judged in result.required:

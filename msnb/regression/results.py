@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
+from msnb.hints import Hint, best
 from msnb.regression.catalog import Cell, first_line
 from msnb.report import MIME, Check, Report
 
@@ -23,6 +24,8 @@ SCHEMA = 2
 FILE = "results.json"
 
 Verdict = Literal["ok", "failed", "error", "skipped"]
+
+_TELLING = ("ReportFailed", "DeviceUnavailable")  # errors of ours that say what to type
 
 
 @dataclass(frozen=True)
@@ -74,13 +77,21 @@ class NotebookResult:
         """Whether this is a result: it ran and was judged, well or badly."""
         return self.verdict in ("ok", "failed")
 
+    def hint(self) -> Hint | None:
+        """What the error that ended this notebook means, where that is known."""
+        error = self.error or {}
+        if self.verdict == "ok" or error.get("name") in _TELLING:
+            return None
+        return best(f"{error.get('name')}: {error.get('message')}") if error else None
+
     def to_check(self) -> Check:
         """This result as a line of the run's Report."""
+        hint = None if self.remedy else self.hint()
         return Check(
             self.notebook,
             self.verdict,
             self.reason,
-            remedy=self.remedy,
+            remedy=hint.type if hint else self.remedy,
             metrics={"seconds": self.seconds},
         )
 

@@ -40,7 +40,8 @@ def _modules() -> dict[str, Any]:
 
     import msnb
 
-    return dict(ms=ms, ds=ds, np=np, mint=mint, nn=nn, ops=ops, vision=vision, msnb=msnb)
+    known = {"ms": ms, "ds": ds, "np": np, "mint": mint, "nn": nn, "ops": ops}
+    return {**known, "vision": vision, "msnb": msnb}
 
 
 def _reach(known: Mapping[str, Any], dotted: str) -> Any:
