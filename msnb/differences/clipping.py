@@ -177,6 +177,8 @@ def value_nan() -> Observation:
     mindspore="ops.clip_by_value(ms.Tensor([1, 5]), None, 2.5)",
     expected="differs",
     remedy="ops.clamp(ms.Tensor([1, 5]), max=2.5)",
+    since="2.9",
+    before="`ops.clamp` keeps integers, too: `ops.clamp(ms.Tensor([1, 5]), max=2.5)` is [1, 2].",
 )
 def value_of_integers() -> Observation:
     reference = torch.clamp(torch.tensor([1, 5]), max=2.5)

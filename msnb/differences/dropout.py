@@ -224,6 +224,8 @@ def seed_argument() -> Observation:
     mindspore="mint.nn.functional.dropout(x)",
     expected="raises",
     remedy="ops.dropout(x, p)",
+    since="2.10",
+    before="the same, but the error says no more than `Not implement exception`.",
 )
 def mint_dropout() -> Observation:
     right = _largest(F.dropout(torch.tensor(_ONES)))

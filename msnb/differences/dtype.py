@@ -44,6 +44,8 @@ def mean_of_integers() -> Observation:
     mindspore="np.float32(2) * x",
     expected="differs",
     remedy="x * np.float32(2)",
+    since="2.8",
+    before="`np.float32(2) * x` raises TypeError: Failed calling Mul.",
 )
 def numpy_scalar_first() -> Observation:
     two, x, y = np.float32(2), torch.tensor([1.0, 2.0]), ms.Tensor([1.0, 2.0])

@@ -408,6 +408,8 @@ def assigned_argument() -> Observation:
     mindspore="ms.jit(function)  # y = x + 0; y += 1",
     expected="differs",
     remedy="y = x.copy(); y += 1",
+    since="2.8",
+    before="`y = x + 0` is a copy, and the caller's x stays.",
 )
 def plus_zero() -> Observation:
     right = _argument_after(_plus_zero, _theirs())

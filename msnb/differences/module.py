@@ -206,6 +206,8 @@ def first_argument_is_self() -> Observation:
     mindspore="net.get_parameters(), net.cells(), net.set_train(), net.set_train(False)",
     expected="differs",
     remedy="net.get_parameters(), net.cells_and_names(), net.set_train(False)",
+    since="2.10",
+    before="a Cell has no `to` either.",
 )
 def methods_that_are_missing() -> Observation:
     def present(kind: type, methods: tuple[str, ...]) -> tuple[str, ...]:

@@ -597,6 +597,9 @@ def learning_rate_defaults() -> Observation:
     mindspore="mint.optim.SGD(params, lr=0.1), mint.optim.Adam(params, lr=0.1)",
     expected="off",
     remedy="nn.SGD(params, learning_rate=0.1)",
+    since="2.10",
+    before="`mint.optim.Adam` moves the weights (2.8, 2.9) or raises: The kernel Muls "
+    "unregistered (2.7.2); `mint.optim.SGD` never moved them.",
 )
 def mint_sgd_adam_do_nothing() -> Observation:
     grads = gradients()

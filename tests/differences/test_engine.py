@@ -96,6 +96,43 @@ def test_each_version_has_its_own_verdict():
     assert row(GOOD, expected, version="2.9.0").status == "failed"
 
 
+def row_since(observation: Observation, version: str):
+    made = difference(
+        *("x", "It differs."),
+        torch="a",
+        mindspore="b",
+        expected="differs",
+        since="2.9",
+        before="it agreed.",
+    )(lambda: observation)
+    return check_of(made, dataclasses.replace(verify(made), version=version), "CPU")
+
+
+@pytest.mark.parametrize("version", ["2.7.2", "2.8.0", "2.9.0", "2.10.0"])
+def test_a_bare_verdict_stands_for_the_versions_where_it_was_measured(version):
+    assert row(GOOD, version=version).status == "ok"
+    assert row(dataclasses.replace(GOOD, mindspore=ONE), version=version).status == "failed"
+
+
+@pytest.mark.parametrize("mindspore", [TWO, ONE])
+def test_a_version_before_since_is_skipped_by_name_whatever_it_gives(mindspore):
+    check = row_since(dataclasses.replace(GOOD, mindspore=mindspore), "2.8.0")
+    assert check.status == "skipped"
+    assert check.summary == "needs MindSpore 2.9 or later. Before: it agreed."
+
+
+@pytest.mark.parametrize("version", ["2.9.0", "2.10.0"])
+def test_from_since_on_a_statement_has_to_hold(version):
+    assert row_since(GOOD, version).status == "ok"
+    assert row_since(dataclasses.replace(GOOD, mindspore=ONE), version).status == "failed"
+
+
+@pytest.mark.parametrize("given", [{"since": "2.9"}, {"before": "it agreed."}])
+def test_since_says_what_was_before(given):
+    with pytest.raises(ValueError, match="since and before go together"):
+        difference("x", "s", torch="a", mindspore="b", expected="agrees", **given)
+
+
 def test_code_that_raises_is_an_error_and_named():
     def broken() -> Observation:
         raise RuntimeError("no such thing")
