@@ -366,7 +366,7 @@ def test_both_readmes_say_the_same() -> None:
         ("| `make lint` | ruff and mypy alone |\n", "", "columns"),
         ("| `make lint` |", "| `make lints` |", "cells"),
         ("`make lab LAB_ARGS=--no-browser`", "`make lab`", "commands"),
-        ("10. In doubt", "In doubt", "steps"),
+        ("10. On Ascend", "On Ascend", "steps"),
         ("(notebooks/02_lenet_port.ipynb)", "(notebooks/02.ipynb)", "links"),
         ("`results.json`", "`result.json`", "terms"),
     ],
@@ -389,8 +389,53 @@ def test_commands_and_links_exist(name: str) -> None:
     for link in re.findall(r"\]\(([^)]+)\)", text):
         if link.startswith("#"):
             assert link[1:] in [heading.lower().replace(" ", "-") for heading in headings]
-        else:
+        elif not link.startswith("https://"):  # no test needs the network
             assert (ROOT / link).exists(), link
+
+
+def onboarding_faults(text: str, seen: str, otherwise: str) -> list[str]:
+    """Of the section on Remote-SSH: twelve steps, each with what to see and what to do if not."""
+    section = next(
+        part for part in re.split(r"^## ", text, flags=re.M) if "Remote-SSH" in part[:40]
+    )
+    steps = re.findall(r"^(\d+)\. (.*?)(?=^\d+\. |^\S|\Z)", section, re.MULTILINE | re.DOTALL)
+    found = [] if [int(n) for n, _ in steps] == list(range(1, 13)) else ["not twelve steps"]
+    for number, step in steps:
+        words = re.sub(r"\s+", " ", step)
+        if not 0 <= words.find(seen) < words.find(otherwise):
+            found.append(f"step {number} lacks what to see, or what to do if not")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "seen", "otherwise"),
+    [("README.md", "You see", "If not:"), ("README.zh-CN.md", "你会看到", "否则：")],
+)
+def test_onboarding_is_twelve_steps(name: str, seen: str, otherwise: str) -> None:
+    text = read(name)
+    assert onboarding_faults(text, seen, otherwise) == []
+    start = text.index("Remote-SSH", text.index("## "))
+    without = text[:start] + text[start:].replace(otherwise, "", 1)
+    assert onboarding_faults(without, seen, otherwise) == [
+        "step 1 lacks what to see, or what to do if not"
+    ]
+    assert "not twelve steps" in onboarding_faults(text.replace("\n12. ", "\n"), seen, otherwise)
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_the_container_has_what_the_doctor_looks_for(name: str) -> None:
+    from msnb.environment.ascend import MANAGERS
+
+    found = re.search(r"^docker run .*?/bin/bash$", read(name), re.MULTILINE | re.DOTALL)
+    assert found
+    command = found[0]
+    assert not re.search(r"[^\\]\n", command), "a line that does not go on ends the command"
+    words = command.replace("\\\n", " ").split()
+    nodes = {word.removeprefix("--device=") for word in words if word.startswith("--device=")}
+    assert nodes == {"/dev/davinci0", *(f"/dev/{manager}" for manager in MANAGERS)}
+    mounts = {words[n + 1].split(":")[0] for n, word in enumerate(words) if word == "-v"}
+    needed = {"/usr/local/Ascend/driver", "/usr/local/bin/npu-smi", "/etc/ascend_install.info"}
+    assert needed | {"/etc/hccn.conf"} <= mounts
 
 
 @pytest.mark.slow
