@@ -28,9 +28,10 @@ def doctor(
 ) -> Report:
     """Judge whether this environment is fit to run the curriculum on ``device_target``.
 
-    One row a fact: the interpreter and its environment, pip, the kernel, shadowing files, MindSpore
-    and its first operation in a fresh process, NumPy, PyTorch, protobuf, what else msnb asks for,
-    variables that change behaviour, and the room there is. For Ascend then, causes first: device
+    One row a fact: the interpreter and its environment, pip, the kernel, the way in (VS Code over
+    Remote-SSH, JupyterLab, a terminal; in a container or not), shadowing files, MindSpore and its
+    first operation in a fresh process, NumPy, PyTorch, protobuf, what else msnb asks for, variables
+    that change behaviour, and the room there is. For Ascend then, causes first: device
     nodes and the right to open them, driver and firmware, npu-smi, memory, CANN with its parts,
     operators and variables; at last the device itself. It takes a few seconds, since fresh
     interpreters import MindSpore, PyTorch and the rest.
