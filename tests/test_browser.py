@@ -75,6 +75,24 @@ const done = arguments[arguments.length - 1];
 """
 
 
+SHOWN = """
+const done = arguments[arguments.length - 1];
+(async () => {
+  const notebook = window.jupyterapp.shell.currentWidget.content;
+  await notebook.scrollToItem(arguments[0], 'end');
+  await new Promise(r => setTimeout(r, 500));
+  const outputs = notebook.widgets[arguments[0]].node.querySelectorAll('.jp-OutputArea-output');
+  outputs[outputs.length - 1].scrollIntoView({block: 'end'});
+  await new Promise(r => setTimeout(r, 500));
+  return Array.from(outputs).map(output => {
+    const box = output.getBoundingClientRect();
+    const seen = box.width > 0 && box.bottom > 0 && box.top < window.innerHeight;
+    return seen ? output.innerText : '';
+  });
+})().then(done, error => done({failed: String(error)}));
+"""
+
+
 def missing_browser() -> str:
     """Which of Debian's two packages is not there; empty where both are."""
     gone = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
@@ -247,6 +265,30 @@ def test_an_error_and_a_missing_figure_are_found(
         "code cell 3 has execution count None",
         "no figure",
     ]
+
+
+def test_a_failing_cell_shows_its_hint(
+    open_notebook: Callable[..., dict[str, Any]], browser: Any, tmp_path: Path
+) -> None:
+    way_in = "facts.gather(probe=False)['way_in']['through']"
+    cells = [
+        new_code_cell(f"from msnb.environment import facts\n\nprint({way_in})"),
+        new_code_cell("import msnb\n\ncontext = msnb.setup()"),
+        new_code_cell("import mindspore as ms\n\nms.set_device('Ascend')"),
+    ]
+    notebook = new_notebook(cells=cells, metadata={"kernelspec": MSNB})
+    assert open_notebook("hint.ipynb", notebook) == {"dialog": None, "kernel": "msnb"}
+    ran = answer(browser.execute_async_script(RUN_ALL))
+    assert ran[0]["outputs"][0]["text"] == "JupyterLab\n"
+    if not ran[2]["outputs"]:
+        pytest.skip("this machine has an Ascend device")
+    error, *after = [o for o in ran[2]["outputs"] if o["output_type"] != "stream"]
+    assert error["output_type"] == "error"
+    assert len(after) == 1
+    shown = answer(browser.execute_async_script(SHOWN, 2))
+    browser.save_screenshot(str(tmp_path / "hint.png"))
+    assert shown[-1].startswith("hint: "), shown
+    assert "msnb doctor --device-target Ascend" in shown[-1], shown
 
 
 def test_a_figure_is_seen(

@@ -207,6 +207,8 @@ def settings_faults(settings: dict[str, Any]) -> list[str]:
                 found.append(f"{key} is of scope {facts['scope']}: a workspace cannot set it")
             if not isinstance(value, TYPES[facts["type"]]):
                 found.append(f"{key} is of type {facts['type']}, not {value!r}")
+            elif value not in facts.get("enum", [value]):
+                found.append(f"{key} is one of {', '.join(facts['enum'])}, not {value!r}")
         elif key not in BUILT_IN:
             found.append(f"{key} is not a setting that VS Code or an extension publishes")
     return found
@@ -235,6 +237,7 @@ def test_vscode_settings_are_valid_today() -> None:
         ("jupyter.formatStackTraces", True, "is deprecated"),
         ("python.testing.pytestEnabled", "yes", "of type boolean, not 'yes'"),
         ("python-envs.pythonProjects", [], "outranks"),
+        ("python.languageServer", "Microsoft", "is one of Default, Jedi, Pylance, None, not"),
         ("[python]", {"editor.colour": "red"}, "editor.colour is not a setting"),
     ],
 )
