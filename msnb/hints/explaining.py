@@ -216,8 +216,8 @@ def _line(matched: str, text: str) -> str:
     for size in (40, 24, 12, 6):
         for line in reversed(text.splitlines()):  # source lines come before the message
             if start[:size] in squeezed(line):
-                return line.strip()[:200]
-    return matched[:200]
+                return line.strip()[:400]
+    return matched[:400]
 
 
 # Guesses
@@ -253,7 +253,11 @@ def _nearest(text: str) -> list[Kind]:
 
 
 def _guess(kind: Kind) -> Check:
-    said = kind.message.splitlines()[0][:120]
+    example = _found(kind.message)[0]  # its sentences with the example's names
+    said = next(line for line in kind.message.splitlines() if line.strip())[:120]
     return Check(
-        kind.id, "skipped", f"a guess: {kind.means}\nits message: {said}", remedy=kind.type
+        kind.id,
+        "skipped",
+        f"a guess: {example.means}\nfor instance: {said}",
+        remedy=example.type,
     )

@@ -147,6 +147,7 @@ def test_an_unknown_text_gets_three_guesses() -> None:
     assert guesses[0].id == "kernel-unregistered"
     assert all(guess.status == "skipped" for guess in guesses)
     assert all(guess.summary.startswith("a guess: ") and guess.remedy for guess in guesses)
+    assert "the operator StackExt has no kernel on CPU." in guesses[0].summary
 
 
 def test_nothing_resembles_nothing() -> None:

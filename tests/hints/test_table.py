@@ -196,3 +196,22 @@ def test_what_to_type_exists() -> None:
         "verb: there is no msnb explian",
         "option: msnb run has no --cel-timeout",
     ]
+
+
+@pytest.mark.parametrize(
+    "notebook", sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")), ids=lambda path: path.stem
+)
+def test_every_error_that_a_notebook_shows_is_known(notebook: Path) -> None:
+    outputs = [
+        output
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        for output in cell.get("outputs", ())
+    ]
+    texts = [
+        "".join(output.get("text") or output.get("data", {}).get("text/plain", ()))
+        for output in outputs
+    ]
+    shown = re.findall(r"\b[A-Z]\w+Error: [^\n]{30,}", "\n".join(texts))
+    own = ("FileNotFoundError", "CheckpointError")  # they name a file, or are msnb's
+    unknown = [said for said in shown if not said.startswith(own) and not hints.best(said)]
+    assert unknown == []
