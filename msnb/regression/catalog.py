@@ -250,6 +250,16 @@ def check_kernel(kernel: str) -> None:
         )
 
 
+def kernelspec(kernel: str) -> Any:
+    """The kernelspec, with the interpreter that ``jupyter_client`` would start."""
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    spec = KernelSpecManager().get_kernel_spec(kernel)
+    if spec.argv[0] in ("python", "python3"):
+        spec.argv[0] = sys.executable
+    return spec
+
+
 def assign(notebooks: Sequence[Notebook], assignments: Sequence[str]) -> list[dict[str, Any]]:
     """For each notebook the values of ``assignments`` (``name=value``) that it takes, typed.
 

@@ -1,27 +1,29 @@
 """One notebook through papermill, in a process of its own.
 
-``python -m msnb.regression.execute FD PARENT``: the request comes as JSON on standard input; what
-happens goes out as JSON lines on the file descriptor FD. The process judges nothing and keeps
-nothing but papermill's output file: it says in which cell and how the execution ended, because
-papermill's own metadata calls every cell ``completed`` after a dead kernel or a timeout.
+``python -m msnb.regression.execute FD``: the request comes as a line of JSON on standard input,
+which ends when the runner does; what happens goes out as JSON lines on the file descriptor FD. The
+process judges nothing and keeps nothing but papermill's output file: it says in which cell and how
+the execution ended, because papermill's own metadata calls every cell ``completed`` after a dead
+kernel or a timeout.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import re
 import shutil
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-_PR_SET_PDEATHSIG = 1
+from msnb.regression import warm
+
 _SOCKET_ROOM = 107 - len("/kernel-01234567-89ab-cdef-0123-456789abcdef.json-ipc-1")
 _OUTPUT = 20_000_000  # characters of one cell: all of them are held in memory, then in a file
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -33,12 +35,13 @@ class _Stopped(KeyboardInterrupt):
 
 def main(arguments: list[str]) -> None:
     """Execute what standard input asks for; every end, good or bad, is an event and exit code 0."""
-    descriptor, parent = int(arguments[0]), int(arguments[1])
+    descriptor = int(arguments[0])
     os.set_inheritable(descriptor, False)
-    _die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what an interrupt means
     signal.signal(signal.SIGTERM, _stop)
-    request = json.load(sys.stdin)
+    request = json.loads(sys.stdin.readline())
+    alone = threading.Event()
+    threading.Thread(target=_outlived, args=(alone,), daemon=True).start()
     events = os.fdopen(descriptor, "w", encoding="utf-8", buffering=1)
     execution = _Execution(request, events)
     try:
@@ -49,22 +52,26 @@ def main(arguments: list[str]) -> None:
     execution.kill_kernel()
     with contextlib.suppress(BrokenPipeError):
         execution.tell("end", **execution.where(), **end)
-    if os.getppid() != parent:  # killed: nobody else is left to tidy up
+    if alone.is_set():  # nobody else is left to tidy up
         os.chdir("/")
         shutil.rmtree(request["private"], ignore_errors=True)
     sys.stderr.flush()
     os._exit(0)  # nothing is left to do, and tearing down zmq and its threads takes a second
 
 
-def _die_with(parent: int) -> None:
-    """Ask Linux for SIGTERM when the runner dies, even by SIGKILL."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
-    if os.getppid() != parent:  # it died before we asked
-        sys.exit(1)
+def _outlived(alone: threading.Event) -> None:
+    """Stop this process when the runner has ended, even by SIGKILL, and with it its end of stdin.
+
+    Not PR_SET_PDEATHSIG: the parent may be a process from which this one was forked.
+    """
+    while os.read(0, 4096):
+        pass
+    alone.set()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
     raise _Stopped
 
 
@@ -78,7 +85,9 @@ class _Execution:
         self._ready = False
         self._written = 0  # characters of this cell's output
         self._flooded: int | None = None  # the position of a cell that wrote too many
-        self._kernel: Any = None  # the subprocess.Popen of the kernel
+        self._kernel: Any = None  # its subprocess.Popen, or warm.Forked
+        self._forked = False
+        self._limited = False
 
     def tell(self, event: str, **facts: Any) -> None:
         self._events.write(json.dumps({"event": event, **facts}) + "\n")
@@ -93,8 +102,10 @@ class _Execution:
         from papermill.exceptions import PapermillExecutionError
 
         request = self.request
-        self._limit_output()
-        _steady_clock()
+        if not self._limited:
+            self._limited = True
+            self._limit_output()
+            _steady_clock()
         try:
             papermill.execute_notebook(
                 _literal_path(request["notebook"]),
@@ -120,6 +131,8 @@ class _Execution:
                 "error": _error(error.ename, error.evalue, error.traceback),
             }
         except DeadKernelError:
+            if self._forked and self._exit_status() == warm.UNFIT:
+                return self._again()
             if self._flooded is not None:
                 self._position = self._flooded
                 said = f"more than {_OUTPUT // 10**6} MB of output from one cell"
@@ -134,6 +147,12 @@ class _Execution:
             status = "internal" if self._ready else "no kernel"
             return {"status": status, "error": _error(type(error).__name__, str(error), [])}
         return {"status": "completed"}
+
+    def _again(self) -> dict[str, Any]:
+        """From the start, with a fresh kernel: what the forked one has done is not what counts."""
+        os.environ.pop(warm.ADDRESS, None)
+        self._numbers, self._position, self._ran, self._ready = {}, None, 0, False
+        return self.run()
 
     def kill_kernel(self) -> None:
         """Kill whatever is left of the kernel and its process group."""
@@ -179,6 +198,10 @@ class _Execution:
             async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
                 await super()._async_launch_kernel(kernel_cmd, **options)
                 execution._kernel = getattr(self.provisioner, "process", None)
+                execution._forked = isinstance(execution._kernel, warm.Forked)
+                if execution._kernel is not None:
+                    pid, forked = execution._kernel.pid, execution._forked
+                    execution.tell("kernel", pid=pid, forked=forked)
 
             _launch_kernel = _async_launch_kernel
 

@@ -9,7 +9,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,29 +118,46 @@ def memory() -> int:
     return found
 
 
-def resident(pid: int) -> int:
-    """Bytes of memory that a process and its descendants hold."""
+def resident(*pids: int, exact: bool = False) -> int:
+    """Bytes of memory that processes and their descendants hold.
+
+    ``exact`` divides what several processes hold together among them, which takes some ms for each.
+    """
     import psutil
 
+    found: dict[int, psutil.Process] = {}
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            found |= {one.pid: one for one in (process, *process.children(recursive=True))}
     total = 0
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        for one in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                total += one.memory_info().rss
+    for one in found.values():
+        with contextlib.suppress(psutil.Error):
+            shared = one.memory_full_info() if exact else one.memory_info()
+            total += getattr(shared, "pss", shared.rss)
     return total
 
 
-def kill_marked(marker: str, patience: float = 2.0) -> None:
-    """End the processes that inherited ``marker`` in their environment, whoever started them."""
+def kill_marked(marker: str, sessions: Container[int] = (), patience: float = 2.0) -> None:
+    """End the processes that inherited ``marker`` in their environment, whoever started them.
+
+    And those in ``sessions``: what is forked keeps the environment that its parent began with.
+    """
     import psutil
+
+    def belongs(process: psutil.Process) -> bool:
+        if marker in (process.info["environ"] or {}):
+            return True
+        try:
+            return os.getsid(process.pid) in sessions
+        except OSError:
+            return False
 
     def marked() -> list[psutil.Process]:
         return [
             process
             for process in psutil.process_iter(["environ"])
-            if marker in (process.info["environ"] or {})
-            and process.status() != psutil.STATUS_ZOMBIE
+            if belongs(process) and process.status() != psutil.STATUS_ZOMBIE
         ]
 
     deadline = time.monotonic() + patience

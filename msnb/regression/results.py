@@ -45,7 +45,8 @@ class NotebookResult:
     ``In [number]`` in the notebook, its id and first line. ``error`` has name, message, traceback.
     ``left`` are the files it left in its working folder, ``changed`` those beside it that
     changed or went. ``fingerprint`` is that of the notebook and the files beside it,
-    ``interpreter`` what its kernel really ran, ``share`` the threads or devices it was given.
+    ``interpreter`` what its kernel really ran, ``forked`` whether that was forked from a process
+    that had imported the frameworks, ``share`` the threads or devices it was given.
     ``kept`` says that an earlier run into the same folder has found this.
     """
 
@@ -65,6 +66,7 @@ class NotebookResult:
     log: str | None = None
     kernel: str = ""
     interpreter: str = ""
+    forked: bool = False
     share: dict[str, Any] = field(default_factory=dict)
     fingerprint: str = ""
     kept: bool = False

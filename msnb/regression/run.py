@@ -21,7 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from msnb.regression import beside, machine, moved, results, shares
+from msnb.regression import beside, machine, moved, results, shares, warm
+from msnb.regression.catalog import kernelspec
 from msnb.regression.folder import RunFolder, decisive, fingerprint, still_valid
 from msnb.regression.planning import Job, Limits, Plan
 from msnb.regression.progress import Progress
@@ -48,15 +49,19 @@ def run_notebooks(
     jobs: int = 1,
     limits: Limits | None = None,
     progress: Progress | None = None,
+    kernels: str = "auto",
 ) -> Outcome:
     """Run ``plan`` into ``folder``, ``jobs`` notebooks at a time.
+
+    ``kernels`` are ``fresh`` processes, or ``warm``: forked from one that has imported the
+    frameworks. ``auto`` is warm on the CPU, where more notebooks wait than can run at a time.
 
     ``results.json`` is rewritten after each notebook. What an earlier run into the folder found is
     kept where notebook, parameters and environment are still the same. After SIGINT or SIGTERM what
     runs is stopped and reported, after a second one killed. Where the results cannot be written
     any more, it ends with ``trouble``; the file then holds what it held before.
     """
-    run = _Run(plan, folder, max(1, jobs), limits or Limits(), progress)
+    run = _Run(plan, folder, max(1, jobs), limits or Limits(), progress, kernels)
     return run.run()
 
 
@@ -66,7 +71,8 @@ class _Active:
 
     job: Job
     result: NotebookResult
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | warm.Forked
+    request: IO[bytes]  # its standard input: it ends when we do
     pipe: IO[bytes]
     private: Path
     devices: tuple[int, ...]
@@ -80,6 +86,12 @@ class _Active:
     why: str = ""
     kill_at: float = math.inf
     memory: str = ""  # what it took, where that was too much
+    kernels: list[int] = field(default_factory=list)
+
+    @property
+    def sessions(self) -> set[int]:
+        """Those of its processes: each kernel, and what executes it, leads one."""
+        return {self.process.pid, *self.kernels}
 
 
 class _Run:
@@ -90,6 +102,7 @@ class _Run:
         jobs: int,
         limits: Limits,
         progress: Progress | None,
+        kernels: str = "fresh",
     ) -> None:
         self.plan, self.folder, self.jobs, self.limits = plan, folder.path, jobs, limits
         self.hidden = plan.hidden()
@@ -123,6 +136,11 @@ class _Run:
             self._keep_former(folder.former)
         names = [result.notebook for result in self.results.notebooks if not result.kept]
         self.progress = progress or Progress(names)
+        self.warm = kernels == "warm" or (
+            kernels == "auto" and plan.device == "CPU" and len(names) > jobs
+        )
+        self._nursery: warm.Nursery | None = None
+        self._nursery_folder: Path | None = None
 
     def _keep_former(self, former: Results) -> None:
         """Take over what still holds of an earlier run, and say what does not, and why."""
@@ -154,6 +172,9 @@ class _Run:
                 self._write()
                 for note in self.results.notes[len(self.plan.notes) :]:
                     self.progress.note(note)
+                self._open_nursery(waiting)
+                if self.jobs > 1:  # the longest first, by what can be seen of them
+                    waiting.sort(key=lambda pair: -pair[1].cells)
                 with self.progress.shown():
                     while self._active or (waiting and not self._interrupts):
                         self._start_what_fits(waiting, selector)
@@ -166,7 +187,9 @@ class _Run:
                     self._kill(active)
                     if not active.result.decided:
                         active.result.reason = "stopped: the run ended early"
+                    active.request.close()
                     shutil.rmtree(active.private, ignore_errors=True)
+                self._close_nursery()
         why = "the run was interrupted" if self._interrupts else "the run ended early"
         for _, result in waiting:
             result.reason = f"not started: {why}"
@@ -181,6 +204,8 @@ class _Run:
     def _start_what_fits(
         self, waiting: list[tuple[Job, NotebookResult]], selector: selectors.BaseSelector
     ) -> None:
+        if not self._nursery_settled():
+            return
         while waiting and len(self._active) < self.jobs and not self._interrupts:
             position, devices = 0, tuple[int, ...]()
             if self.plan.devices and self.jobs > 1:
@@ -196,7 +221,7 @@ class _Run:
             selector.register(active.pipe, selectors.EVENT_READ, active)
 
     def _step(self, selector: selectors.BaseSelector) -> None:
-        for key, _ in selector.select(timeout=0.2):
+        for key, _ in selector.select(timeout=0.2 if self._active else 0.02):
             active: _Active = key.data
             chunk = os.read(active.pipe.fileno(), 1 << 16)
             if chunk:
@@ -222,8 +247,14 @@ class _Run:
                 self._kill(active)
 
     def _look_at_memory(self) -> None:
-        used = {id(active): machine.resident(active.process.pid) for active in self._active}
         allowed = self.limits.memory
+        least = min(1e9 * (allowed or math.inf), _FULL * (self._memory or math.inf))
+        used = {id(active): machine.resident(*active.sessions) for active in self._active}
+        if sum(used.values()) <= least:
+            return
+        used = {
+            id(active): machine.resident(*active.sessions, exact=True) for active in self._active
+        }
         greedy = [a for a in self._active if allowed is not None and used[id(a)] > allowed * 1e9]
         said = f"more than {allowed:g} GB of memory" if allowed is not None else ""
         if not greedy and self._memory and sum(used.values()) > _FULL * self._memory:
@@ -256,46 +287,127 @@ class _Run:
             "shutdown": "immediate" if self.plan.device == "CPU" else "graceful",
         }
         surroundings = {
-            **os.environ,
+            **self._shared_environment(),
             marker: "1",
             "TMPDIR": str(private / "tmp"),
             "JUPYTER_RUNTIME_DIR": str(private / "runtime"),
             "IPYTHONDIR": str(private / "ipython"),
         }
-        if self.jobs > 1 and self.plan.device in ("CPU", "auto") and not self.plan.devices:
-            together = min(self.jobs, len(self.plan.jobs))
-            result.share = {"threads": shares.threads(together)}
-            for name in shares.THREADS:
-                surroundings.setdefault(name, str(result.share["threads"]))
+        if self._threads is not None:
+            result.share = {"threads": self._threads}
         if devices:
             result.share = {"devices": list(devices)}
             surroundings[shares.VISIBLE] = ",".join(map(str, devices))
         reading, writing = os.pipe()
-        with (private / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "msnb.regression.execute",
-                    str(writing),
-                    str(os.getpid()),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=surroundings,
-                cwd=private / "tmp",  # -m puts it first on sys.path, where nothing may shadow
-                pass_fds=(writing,),
-                start_new_session=True,  # a Ctrl-C in the terminal reaches the runner alone
-            )
+        # -m puts the working folder first on sys.path, where nothing may shadow
+        process, asking = self._execute(surroundings, private / "tmp", private / "log", writing)
         os.close(writing)
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(json.dumps(request).encode())
+        with contextlib.suppress(BrokenPipeError):
+            asking.write(json.dumps(request).encode() + b"\n")
         self.progress.started(job.name, len(job.notebook.cells))
         pipe = os.fdopen(reading, "rb", buffering=0)
         began = time.monotonic()
-        return _Active(job, result, process, pipe, private, devices, mirrored, marker, began)
+        return _Active(
+            job, result, process, asking, pipe, private, devices, mirrored, marker, began
+        )
+
+    @property
+    def _threads(self) -> int | None:
+        """The threads of each notebook, where several share the cores."""
+        if self.jobs == 1 or self.plan.device not in ("CPU", "auto") or self.plan.devices:
+            return None
+        return shares.threads(min(self.jobs, len(self.plan.jobs)))
+
+    def _shared_environment(self) -> dict[str, str]:
+        """What all notebooks find in their environment."""
+        surroundings = dict(os.environ)
+        if self._threads is not None:
+            for name in shares.THREADS:
+                surroundings.setdefault(name, str(self._threads))
+        if self._nursery is not None:
+            surroundings |= self._nursery.variables
+        return surroundings
+
+    def _execute(
+        self, env: dict[str, str], cwd: Path, log: Path, writing: int
+    ) -> tuple[subprocess.Popen[bytes] | warm.Forked, IO[bytes]]:
+        """Start the process that executes one notebook, and the pipe to ask it through."""
+        command = [sys.executable, "-m", "msnb.regression.execute"]
+        answering, asking = os.pipe()
+        request = os.fdopen(asking, "wb", buffering=0)
+        try:
+            with log.open("wb") as file:
+                if self._nursery is not None:
+                    try:
+                        descriptors = {0: answering, 1: file.fileno(), 2: file.fileno(), 3: writing}
+                        return (
+                            warm.Forked(
+                                str(self._nursery.address),
+                                [*command, "3"],
+                                env=env,
+                                cwd=cwd,
+                                descriptors=descriptors,
+                            ),
+                            request,
+                        )
+                    except (warm.Refused, OSError) as why:
+                        self._note(f"a fresh process: {why}")
+                        if isinstance(why, warm.Hung | OSError):
+                            self._close_nursery(kill=True)
+                            env = {k: v for k, v in env.items() if k != warm.ADDRESS}
+                return (
+                    subprocess.Popen(
+                        [*command, str(writing)],
+                        stdin=answering,
+                        stdout=file,
+                        stderr=file,
+                        env=env,
+                        cwd=cwd,
+                        pass_fds=(writing,),
+                        start_new_session=True,  # Ctrl-C in the terminal reaches the runner alone
+                    ),
+                    request,
+                )
+        finally:
+            os.close(answering)
+
+    def _open_nursery(self, waiting: list[tuple[Job, NotebookResult]]) -> None:
+        if not self.warm or not waiting:
+            return
+        try:
+            self._nursery_folder = Path(tempfile.mkdtemp(prefix="msnb-nursery-"))
+            spec = kernelspec(waiting[0][0].notebook.kernel)
+            env = self._shared_environment() | spec.env
+            self._nursery = warm.Nursery(self._nursery_folder, spec.argv[0], env)
+        except (warm.Refused, OSError) as why:
+            self._note(f"fresh kernels: {why}")
+            self._close_nursery()
+
+    def _nursery_settled(self) -> bool:
+        """Whether notebooks can start: the nursery is ready, or there is none."""
+        if self._nursery is None:
+            return True
+        try:
+            return self._nursery.ready
+        except warm.Refused as why:
+            self._note(f"fresh kernels: {why}")
+            self._close_nursery()
+            return True
+
+    def _close_nursery(self, *, kill: bool = False) -> None:
+        if self._nursery is not None:
+            self._nursery.stop(kill=kill)
+            for note in self._nursery.notes:
+                self._note(note)
+            self._nursery = None
+        if self._nursery_folder is not None:
+            shutil.rmtree(self._nursery_folder, ignore_errors=True)
+            self._nursery_folder = None
+
+    def _note(self, text: str) -> None:
+        if text not in self.results.notes:
+            self.results.notes.append(text)
+            self.progress.note(text)
 
     def _receive(self, active: _Active, chunk: bytes) -> None:
         *lines, active.received = (active.received + chunk).split(b"\n")
@@ -306,6 +418,9 @@ class _Run:
             if kind == "cell":
                 active.cell = event["number"]
                 self.progress.at_cell(active.job.name, event["number"] or 0)
+            elif kind == "kernel":
+                active.kernels.append(event["pid"])
+                active.result.forked = event["forked"]
             elif kind == "ready":
                 active.result.interpreter = event["interpreter"]
             elif kind == "end":
@@ -321,11 +436,12 @@ class _Run:
         active.kill_at = math.inf
         with contextlib.suppress(ProcessLookupError):
             active.process.kill()
-        machine.kill_marked(active.marker, patience=0)
+        machine.kill_marked(active.marker, active.sessions, patience=0)
 
     def _finish(self, active: _Active) -> None:
         ended = time.monotonic()
-        machine.kill_marked(active.marker)
+        active.request.close()
+        machine.kill_marked(active.marker, active.sessions)
         job, result = active.job, active.result
         result.seconds = round(ended - active.began, 3)
         result.phases = _phases(active, ended)

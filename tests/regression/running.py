@@ -14,6 +14,7 @@ import psutil
 
 from msnb.regression.results import NotebookResult, Results
 
+LITTLE = "ipykernel.kernelapp,papermill,nbclient,psutil"  # the notebooks need no framework
 COMMAND = Path(sys.executable).with_name("msnb")
 
 
@@ -73,7 +74,13 @@ class Place:
         return subprocess.Popen(
             command,
             cwd=self.root,
-            env={**os.environ, self.token: "1", "TMPDIR": str(self.temporary), **surroundings},
+            env={
+                **os.environ,
+                self.token: "1",
+                "TMPDIR": str(self.temporary),
+                "MSNB_PRELOAD": LITTLE,
+                **surroundings,
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,0 +1,618 @@
+"""Kernels forked from a process that has imported the frameworks already, offered to Jupyter.
+
+Importing MindSpore and PyTorch takes longer than most small notebooks. A *nursery* imports both
+once, runs nothing (a process that has run an operation cannot be forked: its children hang), and
+forks a process for each request. ``Provisioner`` is Jupyter's own extension point for this: with
+``JUPYTER_DEFAULT_PROVISIONER_NAME=msnb-warm`` papermill, nbclient and nbval run as they are.
+
+A forked process is what a fresh one would be, or it is not made: whatever an interpreter or a
+framework reads when it starts (the environment, the interpreter, its options) has to be what the
+nursery was started with. Otherwise, and where the nursery is gone or does not answer, the kernel
+is an ordinary one, and the reason is noted.
+
+``python -m msnb.regression.warm SOCKET MODULE...`` is the nursery itself. It ends, with all that it
+forked, when its standard input does.
+"""
+
+# ruff: noqa: SIM112  (GLOG_v and its kind are spelt as MindSpore reads them)
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import fcntl
+import gc
+import importlib
+import importlib.abc
+import importlib.util
+import json
+import math
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jupyter_client.provisioning import LocalProvisioner
+
+ADDRESS = "MSNB_NURSERY"  # the path of the socket, for the provisioner
+NOTES = "MSNB_NURSERY_NOTES"  # a file: why a kernel is an ordinary one, a line each
+PRELOADED = (
+    "ipykernel.kernelapp",
+    "papermill",
+    "nbclient",
+    "psutil",
+    "matplotlib.axes",  # not pyplot, which looks for IPython when it is imported
+    "matplotlib.backends.backend_agg",
+    "msnb.context",
+    "mindspore",
+    "torch",
+)
+
+UNFIT = 86  # the exit code of a kernel that found out that it should have been a fresh one
+_PARKED = ("mindspore", "torch")
+_ANSWER = 5.0  # seconds a nursery may take to fork
+_GRACE = 3.0  # seconds that what it forked may take to end
+_START = 120.0  # seconds it may take to import
+_HEADER = 8
+_INLINE = (
+    "module://matplotlib_inline.backend_inline"  # ipykernel's, read when Matplotlib is imported
+)
+# Read when they are needed, or set for each kernel by Jupyter, by the runner, by ipykernel itself.
+_READ_LATE = {
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "FORCE_COLOR",
+    "GIT_PAGER",
+    "PAGER",
+    "PYDEVD_USE_FRAME_EVAL",
+    "TERM",
+    "IPYTHONDIR",
+    "JPY_PARENT_PID",
+    "MSNB_KERNELS",
+    "MSNB_PRELOAD",
+    "JPY_SESSION_NAME",
+    "JUPYTER_DEFAULT_PROVISIONER_NAME",
+    "JUPYTER_RUNTIME_DIR",
+    "MS_OM_PATH",
+    "MSNB_NURSERY",
+    "MSNB_NURSERY_NOTES",
+    "OLDPWD",
+    "PWD",
+    "SHLVL",
+    "TMPDIR",
+    "_",
+}
+_READ_LATE_PREFIXES = ("MSNB_RUN_",)
+# What msnb.setup() sets before it imports MindSpore; the nursery imported MindSpore with these.
+_LOG = {"GLOG_v": "2", "GLOG_logtostderr": "0", "GLOG_stderrthreshold": "4"}
+
+
+class Refused(Exception):
+    """A process cannot be forked; the message says why."""
+
+
+class Hung(Refused):
+    """The nursery does not answer; it may hold descriptors that were sent to it."""
+
+
+class Forked:
+    """A forked process, with what ``subprocess.Popen`` has of methods.
+
+    It runs ``python -m MODULE ARGUMENT...`` as ``command`` says, in a session of its own, and is
+    killed, with its process group, when this object's process ends.
+
+    Raises ``Refused``, with the reason, and ``OSError`` where there is no nursery.
+    """
+
+    stdin = stdout = stderr = None
+
+    def __init__(
+        self,
+        address: str,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str | os.PathLike[str],
+        descriptors: Mapping[int, int],
+    ) -> None:
+        self.args = list(command)
+        self.returncode: int | None = None
+        self._ended = math.inf  # when it was first seen to have ended
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.settimeout(_ANSWER)
+            self._socket.connect(address)
+            request = {
+                "command": self.args,
+                "env": dict(env),
+                "cwd": os.fspath(cwd),
+                "descriptors": list(descriptors),
+            }
+            body = json.dumps(request).encode()
+            header = len(body).to_bytes(_HEADER, "big")
+            socket.send_fds(self._socket, [header], list(descriptors.values()))
+            self._socket.sendall(body)
+            answer = self._line()
+            if answer is None:
+                raise Refused("the nursery ended")
+            if "refused" in answer:
+                raise Refused(answer["refused"])
+            self.pid: int = answer["pid"]
+            self._socket.setblocking(False)
+        except TimeoutError:
+            self._socket.close()
+            raise Hung(f"the nursery did not answer within {_ANSWER:g} s") from None
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _line(self) -> dict[str, Any] | None:
+        """The nursery's next line; ``None`` where it has ended."""
+        received = b""
+        while not received.endswith(b"\n"):
+            try:
+                chunk = self._socket.recv(1)
+            except ConnectionError:
+                chunk = b""
+            if not chunk:
+                return None
+            received += chunk
+        line: dict[str, Any] = json.loads(received)
+        return line
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            try:
+                line = self._line()
+            except BlockingIOError:
+                if _alive(self.pid):
+                    return None
+                if time.monotonic() < self._ended + _ANSWER:  # the nursery is about to tell
+                    self._ended = min(self._ended, time.monotonic())
+                    return None
+                line = None
+            if line is not None:
+                self.returncode = line["exit"]
+            elif not _alive(self.pid):
+                self.returncode = 255  # only the nursery could have told
+            if self.returncode is not None:
+                self._socket.close()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = 0.001
+        while (code := self.poll()) is None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+        return code
+
+    def send_signal(self, signum: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signum)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+class Provisioner(LocalProvisioner):  # type: ignore[misc]
+    """Jupyter's local provisioner, whose kernels are forked where that changes nothing."""
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
+        address = os.environ.get(ADDRESS)
+        if not address:
+            return await super().launch_kernel(cmd, **kwargs)
+        env = kwargs.get("env") or dict(os.environ)
+        cwd = kwargs.get("cwd") or os.getcwd()
+        try:
+            with open(os.devnull, "rb") as nothing:
+                standard = {0: nothing.fileno(), 1: 1, 2: 2}
+                self.process = Forked(address, cmd, env=env, cwd=cwd, descriptors=standard)
+        except (Refused, OSError) as why:
+            _note(str(why))
+            return await super().launch_kernel(cmd, **kwargs)
+        self.pid = self.pgid = self.process.pid
+        self.cwd = cwd
+        return self.connection_info
+
+
+def _note(why: str) -> None:
+    if path := os.environ.get(NOTES):
+        with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as notes:
+            notes.write(f"an ordinary kernel: {why}\n")
+
+
+class Nursery:
+    """The nursery as the runner holds it: started in the background, stopped with all it forked.
+
+    ``folder`` is where its socket and MindSpore's log lie; ``env`` is what its kernels get. It
+    imports ``preload``: by default what ``MSNB_PRELOAD`` names, with commas, else what notebooks
+    here import.
+
+    >>> with Nursery(folder, sys.executable) as nursery:  # doctest: +SKIP
+    ...     os.environ.update(nursery.variables)
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        python: str = sys.executable,
+        env: Mapping[str, str] | None = None,
+        preload: Sequence[str] | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        self.address = self.folder / "nursery"
+        if len(os.fsencode(self.address)) > 100:  # sun_path has 108 bytes
+            raise Refused(f"the path {self.address} is too long for a socket")
+        surroundings = dict(os.environ if env is None else env)
+        if preload is None:
+            chosen = surroundings.get("MSNB_PRELOAD")
+            preload = chosen.split(",") if chosen else PRELOADED
+        with (self.folder / "nursery.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [python, "-m", "msnb.regression.warm", str(self.address), *preload],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=surroundings,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        self._began = time.monotonic()
+        self.variables = {
+            ADDRESS: str(self.address),
+            NOTES: str(self.folder / "notes"),
+            "JUPYTER_DEFAULT_PROVISIONER_NAME": "msnb-warm",
+        }
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has imported all; raises ``Refused`` where it ended or takes too long."""
+        if self.address.exists():
+            return True
+        if self._process.poll() is not None:
+            last = (self.folder / "nursery.log").read_text(errors="replace").strip()
+            raise Refused(f"the nursery ended: {last.splitlines()[-1] if last else 'no word'}")
+        if time.monotonic() > self._began + _START:
+            raise Refused(f"the nursery was not ready within {_START:g} s")
+        return False
+
+    def wait_until_ready(self) -> None:
+        """Wait for its imports; raises ``Refused`` as ``ready`` does."""
+        while not self.ready:
+            time.sleep(0.02)
+
+    @property
+    def notes(self) -> list[str]:
+        """Why kernels are ordinary ones, each reason once."""
+        try:
+            lines = (self.folder / "notes").read_text("utf-8").splitlines()
+        except OSError:
+            return []
+        return list(dict.fromkeys(lines))
+
+    def stop(self, *, kill: bool = False) -> None:
+        """End it; with all that it forked, unless it is to be killed."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(0 if kill else 2 * _GRACE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+
+# The nursery's own side
+
+
+class _Server:
+    def __init__(
+        self, address: str, own: Mapping[str, str], added: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        self.own = own  # the environment as the frameworks found it
+        self.added = added  # by package: what it put into it when it was imported
+        self.children: dict[int, socket.socket] = {}
+        self.doomed: dict[int, float] = {}  # those whose client has gone, and until when they may
+        self.selector = selectors.DefaultSelector()
+        self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listening.bind(address + ".new")
+        self.listening.listen()
+        waking, self.wakes = socket.socketpair()
+        for end in (waking, self.wakes):
+            end.setblocking(False)
+        self.waking = waking
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self.wakes.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.selector.register(0, selectors.EVENT_READ)
+        self.selector.register(waking, selectors.EVENT_READ)
+        self.selector.register(self.listening, selectors.EVENT_READ)
+        os.rename(address + ".new", address)
+
+    def run(self) -> None:
+        while True:
+            for key, _ in self.selector.select(0.2 if self.doomed else None):
+                if key.fileobj == 0:
+                    if not os.read(0, 1):
+                        return
+                elif key.fileobj is self.waking:
+                    with contextlib.suppress(BlockingIOError):
+                        self.waking.recv(4096)
+                elif key.fileobj is self.listening:
+                    self.answer(self.listening.accept()[0])
+                else:  # a client's end: it says nothing more, so it has gone
+                    self.gone(key.data)
+            self.reap()
+            self.kill_the_doomed()
+
+    def answer(self, client: socket.socket) -> None:
+        client.settimeout(_ANSWER)
+        descriptors: list[int] = []
+        try:
+            header, descriptors, *_ = socket.recv_fds(client, _HEADER, 16)
+            body = b""
+            size = int.from_bytes(header, "big")
+            while len(body) < size:
+                body += client.recv(size - len(body)) or _cut_short()
+            request = json.loads(body)
+            if refusal := self.refusal(request):
+                client.sendall(_json(refused=refusal))
+                client.close()
+                return
+            pid = self.fork(request, descriptors, client)
+            client.sendall(_json(pid=pid))
+            self.children[pid] = client
+            self.selector.register(client, selectors.EVENT_READ, pid)
+        except (OSError, ValueError):
+            client.close()
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def refusal(self, request: dict[str, Any]) -> str:
+        """Why a fresh process would be another one than a fork; empty where it would not."""
+        command = request["command"]
+        if os.path.realpath(command[0]) != os.path.realpath(sys.executable) or (
+            Path(command[0]).parent != Path(sys.executable).parent
+        ):
+            return f"it asks for the interpreter {command[0]}"
+        if command[1] != "-m":
+            return f"it asks for {' '.join(command[1:3])}"
+        if names := _differing(request["env"], self.own):
+            return f"its environment differs in {', '.join(names)}"
+        return ""
+
+    def fork(self, request: dict[str, Any], descriptors: list[int], client: socket.socket) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            client.close()
+            self.become(request, descriptors)
+        except SystemExit as end:
+            if end.code is not None and not isinstance(end.code, int):
+                print(end.code, file=sys.stderr)
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+            code = 1
+        else:
+            code = 0
+        atexit._run_exitfuncs()  # nothing of the nursery itself is registered
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+    def become(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        """In the child: what an interpreter started for ``request`` would be."""
+        import runpy
+        import tempfile
+
+        signal.set_wakeup_fd(-1)
+        for signum in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(signum, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.setsid()
+        self.selector.close()
+        for held in (self.listening, self.waking, self.wakes, *self.children.values()):
+            held.close()
+        high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 64) for descriptor in descriptors]
+        for descriptor in descriptors:
+            os.close(descriptor)
+        for target, source in zip(request["descriptors"], high, strict=True):
+            os.dup2(source, target, inheritable=True)
+            os.close(source)
+        os.chdir(request["cwd"])
+        os.environ.clear()
+        os.environ.update({"GLOG_log_dir": self.own["GLOG_log_dir"], **request["env"]})
+        os.environ.pop("JPY_PARENT_PID", None)
+        tempfile.tempdir = None
+        if numpy := sys.modules.get("numpy"):  # Python's own generator does this itself
+            numpy.random.seed()
+        if log := sys.modules.get("mindspore.log"):  # the name of its file has the process number
+            vars(log)["_global_logger"] = None
+        sys.meta_path.insert(0, _Parked(_PARKED, self.own, self.added))
+        command = request["command"]
+        module, arguments = command[2], command[3:]
+        if module == "ipykernel_launcher":  # 1: told to end with no parent, and not talkative
+            arguments = [*arguments, "--IPKernelApp.parent_handle=1"]
+        sys.argv[:] = [module, *arguments]
+        sys.path[0] = os.getcwd()
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+    def reap(self) -> None:
+        while self.children:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            client = self.children.pop(pid, None)
+            if client is not None:
+                if self.doomed.pop(pid, None) is None:
+                    self.selector.unregister(client)
+                with contextlib.suppress(OSError):
+                    client.sendall(_json(exit=os.waitstatus_to_exitcode(status)))
+                client.close()
+
+    def gone(self, pid: int) -> None:
+        """Nobody waits for it any more: it may tidy up, then it is killed."""
+        self.selector.unregister(self.children[pid])
+        self.doomed[pid] = time.monotonic() + _GRACE
+
+    def kill_the_doomed(self) -> None:
+        now = time.monotonic()
+        for pid, moment in self.doomed.items():
+            if now > moment:
+                _kill_with_group(pid)
+
+    def end(self) -> None:
+        """Kill what does not end by itself; what executes a notebook does, once it has tidied up."""
+        deadline = time.monotonic() + _GRACE
+        while self.children and time.monotonic() < deadline:
+            time.sleep(0.02)
+            self.reap()
+        for pid in self.children:
+            _kill_with_group(pid)
+
+
+def _kill_with_group(pid: int) -> None:
+    for kill in (os.killpg, os.kill):  # one that was forked just now leads no group yet
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+
+
+def _json(**facts: object) -> bytes:
+    return json.dumps(facts).encode() + b"\n"
+
+
+def _cut_short() -> NoReturn:
+    raise ValueError("the request was cut short")
+
+
+class _Parked(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Packages that were imported before the fork and look as if they were not, until imported.
+
+    What a package reads when it is imported, it read in the nursery. If the process has changed its
+    environment before the import, a fresh one would be another: this one ends, unfit.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[str],
+        own: Mapping[str, str],
+        added: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        self.own, self.added = dict(own), added
+        self.parked: dict[str, dict[str, Any]] = {}
+        for root in roots:
+            names = [name for name in sys.modules if name == root or name.startswith(f"{root}.")]
+            self.parked[root] = {name: sys.modules.pop(name) for name in names}
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        if not self.parked.get(name):
+            return None
+        if name == "mindspore" and "GLOG_v" not in os.environ:
+            _log_to_stderr(self.parked[name][name])  # as it does without msnb.setup()
+        if changed := _differing(os.environ, self.own):
+            _note(f"it imported {name} after it had set {', '.join(changed)}")
+            os._exit(UNFIT)
+        return importlib.util.spec_from_loader(name, self)
+
+    def create_module(self, spec: Any) -> None:
+        return None
+
+    def exec_module(self, module: Any) -> None:
+        name = module.__name__
+        os.environ.update(self.added.get(name, {}))
+        self.own |= self.added.get(name, {})
+        sys.modules.update(self.parked.pop(name))  # it takes the place of ``module``
+
+
+def _differing(asked: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
+    """The variables that a fresh process would read otherwise than the nursery did."""
+    asked = {**_LOG, "GLOG_log_dir": own["GLOG_log_dir"], "MPLBACKEND": _INLINE, **asked}
+    return sorted(
+        name
+        for name in asked.keys() | own.keys()
+        if name not in _READ_LATE
+        and not name.startswith(_READ_LATE_PREFIXES)
+        and asked.get(name) != own.get(name)
+    )
+
+
+def _log_to_stderr(mindspore: Any) -> None:
+    for library in Path(mindspore.__file__).parent.glob("lib/libglog.so*"):
+        with contextlib.suppress(OSError, ValueError):
+            flag = ctypes.c_bool.in_dll(ctypes.CDLL(str(library)), "_ZN3fLB17FLAGS_logtostderrE")
+            flag.value = True
+
+
+def main(arguments: list[str]) -> None:
+    """Import, listen, fork; returns when standard input ends."""
+    address, *modules = arguments
+    parent = os.getppid()
+    for name, value in _LOG.items():
+        os.environ.setdefault(name, value)
+    if not os.environ.get("GLOG_log_dir"):
+        folder = Path(address).parent / "log"
+        folder.mkdir()
+        os.environ["GLOG_log_dir"] = str(folder)
+    os.environ.setdefault("MPLBACKEND", _INLINE)
+    own = dict(os.environ)
+    added = {}
+    for module in modules:
+        before = dict(os.environ)
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # a kernel meets it again, and says so
+            print(f"{module} cannot be imported: {type(error).__name__}: {error}", flush=True)
+        added[module] = {
+            name: value for name, value in os.environ.items() if before.get(name) != value
+        }
+    gc.collect()
+    gc.freeze()  # what was imported stays on pages that the children share
+    server = _Server(address, own, added)
+    try:
+        server.run()
+    finally:
+        server.end()
+        if os.getppid() != parent:  # it was killed: nobody else is left to tidy up
+            shutil.rmtree(Path(address).parent, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
