@@ -23,6 +23,7 @@ _HOME = {
     "copy_weights": "msnb.parity",
     "data": "",
     "doctor": "msnb.environment",
+    "explain": "msnb.hints",
     "export": "msnb.deploy",
     "launch": "msnb.distributed.job",
     "load_checkpoint": "msnb.checkpoint",
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from msnb.distributed.ranks import check_ranks as check_ranks
     from msnb.environment import doctor as doctor
     from msnb.guard import StepGuard as StepGuard
+    from msnb.hints import explain as explain
     from msnb.log import TrainLog as TrainLog
     from msnb.parity import check_migration as check_migration
     from msnb.parity import compare as compare
