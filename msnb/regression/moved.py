@@ -32,9 +32,9 @@ _SHARES = {"limits", "used"}  # these are shares of their limit
 class Change:
     """One thing that is not what it was.
 
-    ``kind`` is notebook, verdict, check, metric, duration, environment, parameter or run; ``where``
-    names the thing. ``worse`` is ``None`` where neither side is better. ``note`` holds a metric's
-    limit and direction.
+    ``kind`` is notebook, verdict, check, band (a metric that left the band of a baseline), metric,
+    duration, environment, parameter or run; ``where`` names the thing. ``worse`` is ``None`` where
+    neither side is better. ``note`` holds a metric's limit and direction.
     """
 
     kind: str
@@ -45,8 +45,8 @@ class Change:
     note: str = ""
 
     def to_check(self) -> Check:
-        """The change as a row: failed where a verdict or a check is worse."""
-        broken = self.worse is True and self.kind in ("verdict", "check", "notebook")
+        """The change as a row: failed where a verdict or a check is worse, or a band was left."""
+        broken = self.worse is True and self.kind in ("verdict", "check", "notebook", "band")
         said = f"{self.before} -> {self.after}" + (f"; {self.note}" if self.note else "")
         if self.worse is not None and not broken and not self.note:
             said += "; worse" if self.worse else "; better"
