@@ -51,12 +51,14 @@ const done = arguments[arguments.length - 1];
 })().then(done, error => done({failed: String(error)}));
 """
 RUN_ALL = """
-const done = arguments[arguments.length - 1];
+window.msnbRan = null;
 (async () => {
   const panel = window.jupyterapp.shell.currentWidget;
   await window.jupyterapp.commands.execute('notebook:run-all-cells');
   return Array.from(panel.content.model.cells).map(cell => cell.toJSON());
-})().then(done, error => done({failed: String(error)}));
+})().then(done => { window.msnbRan = done; }, error => {
+  window.msnbRan = {failed: String(error)};
+});
 """
 SHOW_CELL = """
 const done = arguments[arguments.length - 1];
@@ -206,6 +208,16 @@ def answer(value: Any) -> Any:
     return value
 
 
+def run_all(browser: Any) -> Any:
+    """The notebook's cells after "Run All Cells"; asked for, since one long wait would be cut."""
+    browser.execute_script(RUN_ALL)
+    deadline = time.monotonic() + 600
+    while (ran := browser.execute_script("return window.msnbRan")) is None:
+        assert time.monotonic() < deadline, "the notebook did not end within ten minutes"
+        time.sleep(0.3)
+    return answer(ran)
+
+
 def images(cell: dict[str, Any]) -> int:
     return sum("image/png" in output.get("data", {}) for output in cell.get("outputs", []))
 
@@ -238,7 +250,7 @@ def test_run_all(
     before = set(lab["root"].iterdir())
     notebook = nbformat.read(path, as_version=4)
     assert open_notebook(path.name, notebook) == {"dialog": None, "kernel": "msnb"}
-    cells = answer(browser.execute_async_script(RUN_ALL))
+    cells = run_all(browser)
     assert faults(cells) == []
     for index, cell in enumerate(cells):
         if images(cell):
@@ -260,7 +272,7 @@ def test_an_error_and_a_missing_figure_are_found(
     ]
     notebook = new_notebook(cells=cells, metadata={"kernelspec": MSNB})
     assert open_notebook("broken.ipynb", notebook)["kernel"] == "msnb"
-    assert faults(answer(browser.execute_async_script(RUN_ALL))) == [
+    assert faults(run_all(browser)) == [
         "code cell 2: ZeroDivisionError: division by zero",
         "code cell 3 has execution count None",
         "no figure",
@@ -278,7 +290,7 @@ def test_a_failing_cell_shows_its_hint(
     ]
     notebook = new_notebook(cells=cells, metadata={"kernelspec": MSNB})
     assert open_notebook("hint.ipynb", notebook) == {"dialog": None, "kernel": "msnb"}
-    ran = answer(browser.execute_async_script(RUN_ALL))
+    ran = run_all(browser)
     assert ran[0]["outputs"][0]["text"] == "JupyterLab\n"
     if not ran[2]["outputs"]:
         pytest.skip("this machine has an Ascend device")
@@ -297,7 +309,7 @@ def test_a_figure_is_seen(
     source = "import matplotlib.pyplot as plt\nfigure, axes = plt.subplots()\naxes.plot([1, 3, 2]);"
     notebook = new_notebook(cells=[new_code_cell(source)], metadata={"kernelspec": MSNB})
     assert open_notebook("figure.ipynb", notebook) == {"dialog": None, "kernel": "msnb"}
-    assert faults(answer(browser.execute_async_script(RUN_ALL))) == []
+    assert faults(run_all(browser)) == []
     assert answer(browser.execute_async_script(SHOW_CELL, 0)) > 100
     browser.save_screenshot(str(tmp_path / "figure.png"))
 
