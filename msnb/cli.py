@@ -115,6 +115,24 @@ def make_app() -> "typer.Typer":
             float | None,
             typer.Option(help="GB a notebook may take (default: 90 % of all, together)."),
         ] = None,
+        baseline: Annotated[
+            Path | None,
+            typer.Option(
+                metavar="FILE", help="Hold the run against this file; fail where it got worse."
+            ),
+        ] = None,
+        update_baseline: Annotated[
+            bool, typer.Option("--update-baseline", help="Write what was found to that file.")
+        ] = False,
+        kernels: Annotated[
+            str,
+            typer.Option(
+                envvar="MSNB_KERNELS",
+                show_envvar=False,
+                help="fresh: each its own imports; warm: forked from a process that has imported "
+                "the frameworks; auto: warm on CPU where notebooks have to wait.",
+            ),
+        ] = "auto",
     ) -> None:
         """Run notebooks, judge them. 0: all ok; 1: not all; 2: nothing ran."""
         raise typer.Exit(
@@ -126,22 +144,40 @@ def make_app() -> "typer.Typer":
                 resume,
                 jobs,
                 (start_timeout, cell_timeout, timeout, memory),
+                kernels,
+                (baseline, update_baseline),
             )
         )
 
     @app.command()
     def report(
-        run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-        later: Annotated[
-            Path | None, typer.Argument(help="Another run: say what moved from the first to it.")
+        runs: Annotated[
+            list[Path] | None,
+            typer.Argument(metavar="[RUN [LATER]]", help="The folder of a run, or of two."),
         ] = None,
+        matrix: Annotated[
+            bool,
+            typer.Option(
+                "--matrix",
+                help="Write docs/matrix.md and docs/matrix.html from baselines/* and the folders "
+                "named.",
+            ),
+        ] = False,
         json: Annotated[bool, typer.Option("--json", help="Print the Report as JSON.")] = False,
     ) -> None:
         """Write a run's report again, or say what moved between two. 1: not ok, or worse; 2: none.
 
         With one run it writes report.html and junit.xml into its folder.
         """
-        raise typer.Exit(_report(run, later, json))
+        if matrix:
+            raise typer.Exit(_matrix(runs or []))
+        if not runs or len(runs) > 2:
+            print(
+                "name the folder of a run, or of two to compare; or type: msnb report --matrix",
+                file=sys.stderr,
+            )
+            raise typer.Exit(2)
+        raise typer.Exit(_report(runs[0], runs[1] if len(runs) == 2 else None, json))
 
     @app.command()
     def differences(
@@ -322,7 +358,9 @@ def _topics() -> int:
 
 
 def _differences(names: list[str], shape: str, jobs: int, timeout: float) -> int:
+    import importlib.metadata
     import json
+    from datetime import datetime
 
     from msnb import differences
 
@@ -341,7 +379,12 @@ def _differences(names: list[str], shape: str, jobs: int, timeout: float) -> int
 
     report = differences.run(names, jobs=jobs, timeout=timeout, progress=progress)
     if shape == "json":
-        print(json.dumps(report.to_json(), ensure_ascii=False, indent=1))
+        made = {
+            "mindspore": importlib.metadata.version("mindspore"),
+            "device": "CPU",
+            "started": datetime.now().astimezone().isoformat(timespec="seconds"),
+        }
+        print(json.dumps({**report.to_json(), **made}, ensure_ascii=False, indent=1))
     elif shape == "markdown":
         print(differences.markdown(report), end="")
     else:
@@ -378,6 +421,8 @@ def _run(
     resume: bool,
     jobs: int | None,
     limits: tuple[float, float, float, float | None],
+    kernels: str,
+    baseline: tuple[Path | None, bool],
 ) -> int:
     from msnb.regression import shares
     from msnb.regression.catalog import Refused
@@ -386,8 +431,11 @@ def _run(
     from msnb.regression.run import run_notebooks
 
     try:
+        if kernels not in ("auto", "warm", "fresh"):
+            raise Refused(f"--kernels {kernels}: they are auto, warm or fresh")
         limited = Limits(*limits)
         planned = plan(notebooks, device_target=device_target, parameters=parameters)
+        former = _baseline(*baseline, planned.device)
         folder = open_folder(planned, out, resume=resume)
     except Refused as refusal:
         print(refusal, file=sys.stderr)
@@ -398,7 +446,7 @@ def _run(
     for note in planned.notes:
         print(note, file=sys.stderr)
     with _deaf() as before:  # run_notebooks hears signals; once it has, a second comes too late
-        outcome = run_notebooks(planned, folder, jobs=jobs, limits=limited)
+        outcome = run_notebooks(planned, folder, jobs=jobs, limits=limited, kernels=kernels)
         if outcome.signal:
             before.clear()
         _print_report(outcome.results.to_report())
@@ -411,7 +459,74 @@ def _run(
         return 128 + outcome.signal
     if trouble and not any(result.seconds for result in outcome.results.notebooks):
         return 2
-    return 0 if outcome.results.ok and not trouble else 1
+    held = _hold(outcome.results, former, *baseline, whole=not notebooks)
+    return 0 if outcome.results.ok and held and not trouble else 1
+
+
+def _baseline(file: Path | None, update: bool, device: str) -> dict[str, Any] | None:
+    """The baseline to hold a run against; ``Refused`` where there is none, or of another device."""
+    from msnb.regression import baseline
+    from msnb.regression.catalog import Refused
+
+    if file is None:
+        if update:
+            raise Refused("--update-baseline needs --baseline FILE: where to write it")
+        return None
+    if update and not file.exists():
+        return None
+    try:
+        former = baseline.read(file)
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    if former["device"] != device:
+        raise Refused(
+            f"--baseline {file} is of a run on {former['device']}, and this one would be on "
+            f"{device}: each device has its own"
+        )
+    return former
+
+
+def _hold(
+    found: "Results", former: dict[str, Any] | None, file: Path | None, update: bool, *, whole: bool
+) -> bool:
+    """Hold a run against a baseline, print what moved and what to do; write the new one if asked.
+
+    Returns whether all is as it was, or was written to be the new baseline.
+    """
+    from msnb.regression import baseline, moved
+    from msnb.regression.upgrade import to_do
+
+    if file is None:
+        return True
+    run = found.to_json()
+    held = True
+    try:
+        if former is not None:
+            names = [result.notebook for result in found.notebooks]
+            changes = baseline.compare(former, run, None if whole else names)
+            report = moved.to_report(f"against the baseline {file}", changes)
+            _print_report(report)
+            versions = former["versions"], found.environment.get("versions") or {}
+            _print_lines(to_do(changes, *versions, baseline="" if update else str(file)))
+            held = report.ok
+        if update:
+            new = baseline.make(run)
+            if former is not None and not whole:
+                new = baseline.merge(former, new)
+            baseline.write(file, new)
+            print(f"the new baseline: {file}")
+            held = True
+    except (OSError, ValueError) as error:
+        print(f"the baseline was not written: {error}" if update else error, file=sys.stderr)
+        return False
+    return held
+
+
+def _print_lines(lines: list[str]) -> None:
+    if lines:
+        print("what to do:")
+    for line in lines:
+        print(f"  {line}")
 
 
 def _pages(found: "Results", folder: Path) -> str:
@@ -429,6 +544,7 @@ def _pages(found: "Results", folder: Path) -> str:
 def _report(run: Path, later: Path | None, json: bool) -> int:
     from msnb.regression import moved
     from msnb.regression.results import Results
+    from msnb.regression.upgrade import to_do
 
     try:
         found = [Results.read(folder) for folder in (run, later) if folder is not None]
@@ -447,7 +563,31 @@ def _report(run: Path, later: Path | None, json: bool) -> int:
     changes = moved.runs(*(results.to_json() for results in found))
     report = moved.to_report(f"moved from {run} to {later}", changes)
     _print_report(report, json)
+    if not json:
+        versions = [results.environment.get("versions") or {} for results in found]
+        _print_lines(to_do(changes, versions[0], versions[1]))
     return 0 if report.ok else 1
+
+
+def _matrix(named: list[Path]) -> int:
+    from msnb.regression import catalog, matrix
+
+    try:
+        notebooks = catalog.find_folder()
+        base = notebooks.parent
+        folders = sorted(path for path in (base / "baselines").glob("*") if path.is_dir())
+        known = {path.resolve() for path in folders}
+        folders += [path for path in named if path.resolve() not in known]
+        names = [path.stem for path in notebooks.glob("[0-9]*.ipynb")]
+        pages, bad = matrix.write(folders, names, base / "docs")
+    except (catalog.Refused, ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        print("nothing was written", file=sys.stderr)
+        return 2
+    for sentence in bad:
+        print(f"left out: {sentence}", file=sys.stderr)
+    print(*pages, sep="\n")
+    return 1 if bad else 0
 
 
 def _print_report(report: "Report", json: bool = False) -> None:

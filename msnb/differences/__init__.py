@@ -190,6 +190,47 @@ def count() -> dict[str, int]:
     return counts
 
 
+@dataclass(frozen=True)
+class Changed:
+    """A statement that holds since a version, and what was before."""
+
+    id: str
+    statement: str
+    since: str
+    before: str
+    remedy: str
+
+
+def changed(older: str = "0", newer: str = "9999") -> list[Changed]:
+    """The statements that hold in MindSpore ``newer`` and did not in ``older``.
+
+    Read from the topics' source: neither framework is imported.
+
+    >>> [one.id for one in changed("2.7.2", "2.8.0")]
+    ['dtype.numpy-scalar-first', 'graph.plus-zero']
+    """
+    from packaging.version import Version
+
+    found = []
+    for topic in topics():
+        tree = ast.parse((Path(__file__).parent / f"{topic}.py").read_text(encoding="utf-8"))
+        for call in ast.walk(tree):
+            if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "difference"):
+                continue
+            said = {
+                keyword.arg: str(keyword.value.value)
+                for keyword in call.keywords
+                if isinstance(keyword.value, ast.Constant)
+            }
+            if not said.get("since"):
+                continue
+            if Version(older) < Version(said["since"]) <= Version(newer):
+                id, statement = (ast.literal_eval(argument) for argument in call.args)
+                words = said["since"], said["before"], said.get("remedy", "")
+                found.append(Changed(f"{topic}.{id}", statement, *words))
+    return found
+
+
 def recorded(topic: str) -> list[Difference]:
     """The differences of a topic, in the order of its module. Imports both frameworks."""
     known = topics()
