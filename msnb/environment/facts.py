@@ -24,7 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from msnb.environment import ascend, wayin
+from msnb.environment import ascend, way_in
 
 Facts = dict[str, Any]
 
@@ -149,9 +149,9 @@ def gather(
         "active": _active(),
         "pip": _pip(installed),
         "in_kernel": _in_kernel(),
-        "way_in": wayin.reached(os.environ, in_kernel=_in_kernel(), terminal=_has_terminal()),
-        "settings": wayin.settings(repo),
-        "notebooks": wayin.notebooks(repo, jupyter_folders()),
+        "way_in": way_in.reached(os.environ, in_kernel=_in_kernel(), terminal=_has_terminal()),
+        "settings": way_in.settings(repo),
+        "notebooks": way_in.notebooks(repo, jupyter_folders()),
         "kernelspecs": kernelspecs(),
         ".venv": _dot_venv(repo),
         ".env": _dot_env(repo),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from machines import fit_facts
 
-from msnb.environment import examine, facts, wayin
+from msnb.environment import examine, facts, way_in
 
 ROOT = Path(__file__).resolve().parents[2]
 # Names as the processes of these programs have them: vscode-jupyter's issue 3364 (VSCODE_PID),
@@ -43,7 +43,7 @@ SSH = {"SSH_CONNECTION": "10.1.2.3 50000 10.1.2.4 22", "SSH_CLIENT": "10.1.2.3 5
 def test_where_the_reader_is(
     environment: dict[str, str], in_kernel: bool, terminal: bool, through: str
 ) -> None:
-    found = wayin.reached(environment, in_kernel=in_kernel, terminal=terminal)
+    found = way_in.reached(environment, in_kernel=in_kernel, terminal=terminal)
     assert found["through"] == through
     assert "10.1.2" not in json.dumps(found)
     assert bool(found["by"]) == bool({*environment} & {*found["by"]})
@@ -100,7 +100,7 @@ def test_the_interpreter_of_vscode(
     repo = tmp_path / "仓库 one"
     (repo / ".vscode").mkdir(parents=True)
     (repo / ".vscode" / "settings.json").write_text(text, encoding="utf-8")
-    found = wayin.settings(repo)
+    found = way_in.settings(repo)
     assert found is not None
     if path is None:
         assert found["path"] is found["there"] is None
@@ -111,7 +111,7 @@ def test_the_interpreter_of_vscode(
     python = repo / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    again = wayin.settings(repo)
+    again = way_in.settings(repo)
     assert again is not None
     assert again["there"] is (path == str(python))
 
@@ -121,8 +121,8 @@ def test_settings_without_an_interpreter_are_no_fault(text: str | None, tmp_path
     if text is not None:
         (tmp_path / ".vscode").mkdir()
         (tmp_path / ".vscode" / "settings.json").write_text(text, encoding="utf-8")
-    assert wayin.settings(tmp_path) is None
-    assert wayin.settings(None) is None
+    assert way_in.settings(tmp_path) is None
+    assert way_in.settings(None) is None
     told = fit_facts()
     told["settings"] = None
     assert examine(told)["way in"].status == "ok"
@@ -145,7 +145,7 @@ def test_notebooks_and_the_kernels_they_ask_for(tmp_path: Path) -> None:
     spec = tmp_path / "jup yter" / "kernels" / "msnb"
     spec.mkdir(parents=True)
     (spec / "kernel.json").touch()
-    found = wayin.notebooks(tmp_path, [str(tmp_path), str(tmp_path / "jup yter")])
+    found = way_in.notebooks(tmp_path, [str(tmp_path), str(tmp_path / "jup yter")])
     assert [(n["kernel"], n["there"]) for n in found] == [
         ("msnb", True),
         ("gone", False),
@@ -161,7 +161,7 @@ def test_notebooks_and_the_kernels_they_ask_for(tmp_path: Path) -> None:
 
 
 def test_the_notebooks_of_this_repository_ask_for_msnb() -> None:
-    found = wayin.notebooks(ROOT, [])
+    found = way_in.notebooks(ROOT, [])
     assert len(found) >= 7
     assert {notebook["kernel"] for notebook in found} == {"msnb"}
 
