@@ -31,6 +31,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,7 @@ def compare(
     """What in ``run`` (a ``results.json``) is not as the baseline has it; what is worse first.
 
     ``only`` names the notebooks that were asked for: of the others, none is missed. A metric that
-    left its band is a change of kind ``band``.
+    left its band is a change of kind ``band``; of a curve (``loss_01``, ``loss_02`` ...) the first.
 
     Raises ``ValueError`` for a run on another device.
     """
@@ -235,7 +236,13 @@ def compare(
             for entry in run["notebooks"]
         ],
     }
-    changes = [change for change in moved.runs(before, after) if change.kind != "metric"]
+    silent = {name for name, entry in known.items() if not entry["required"]}  # it stopped before
+    changes = [
+        change
+        for change in moved.runs(before, after)
+        if change.kind != "metric"
+        and not (change.kind == "check" and change.where.partition(": ")[0] in silent)
+    ]
     for name, entry in known.items():
         if name in own:
             changes += _out_of_band(name, entry["required"], own[name]["required"])
@@ -255,6 +262,7 @@ def _out_of_band(notebook: str, before: Any, after: Any) -> list[Change]:
             if not there:
                 continue  # the Check is gone, and that is told
             metrics = there.pop(0) if len(there) > 1 else there[0]
+            curves: dict[str, list[Change]] = {}
             for name, told in check["metrics"].items():
                 value, low, high = _ends(told)
                 if low is None and high is None:
@@ -266,7 +274,11 @@ def _out_of_band(notebook: str, before: Any, after: Any) -> list[Change]:
                     continue
                 after_all = f"{found:.7g}" if name in metrics else "absent"
                 where = f"{notebook}: {report['title']}: {check['id']}: {name}"
-                changes.append(Change("band", where, f"{value:.7g}", after_all, True, said))
+                change = Change("band", where, f"{value:.7g}", after_all, True, said)
+                curves.setdefault(name.rstrip("0123456789"), []).append(change)
+            for first, *rest in curves.values():  # of a curve the first point is told
+                more = f"; {len(rest)} more of the curve left theirs" if rest else ""
+                changes.append(replace(first, note=first.note + more))
     return changes
 
 

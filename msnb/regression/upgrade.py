@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msnb.regression.moved import Change
 
 
 def to_do(
     changes: Sequence[Change],
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
+    before: Mapping[str, object],
+    after: Mapping[str, object],
     *,
     baseline: str = "",
 ) -> list[str]:
@@ -42,19 +41,13 @@ def to_do(
             + (f": {change.note}" if change.note else "")
             + f"; its cell is in the page of msnb run {_notebook(change)}"
         )
-    for (where, kind), count in _grouped(c for c in broken if c.kind == "band").items():
-        first = next(c for c in broken if c.kind == "band" and _at(c) == (where, kind))
-        more = f", and {count - 1} more of them" if count > 1 else ""
-        lines.append(f"{where}: {kind} left the band ({_moved(first)}{more})")
+    for change in (c for c in broken if c.kind == "band"):
+        where, _, metric = change.where.rpartition(": ")
         lines.append(
-            "  the first that left says where to look: "
-            + (
-                "step by step with msnb.check_migration"
-                if kind == "loss"
-                else "at the loss curve of the same net, then at its layers with "
-                "msnb.check_migration"
-            )
+            f"{where}: {metric} left the band: {change.before} -> {change.after}, {change.note}"
         )
+        first = "" if "loss" in metric else "at the loss curve of the same net, then "
+        lines.append(f"  look {first}layer by layer, with msnb.check_migration")
     if known:
         lines.append("recorded differences between the two versions; try these first:")
         lines += known
@@ -94,21 +87,3 @@ def _known(before: str, after: str) -> list[str]:
 
 def _notebook(change: Change) -> str:
     return change.where.partition(": ")[0]
-
-
-def _at(change: Change) -> tuple[str, str]:
-    """The Check that holds a metric, and the metric without its number: one curve is one thing."""
-    where, _, metric = change.where.rpartition(": ")
-    return where, metric.rstrip("0123456789").rstrip("_")
-
-
-def _grouped(changes: Any) -> dict[tuple[str, str], int]:
-    counts: dict[tuple[str, str], int] = {}
-    for change in changes:
-        counts[_at(change)] = counts.get(_at(change), 0) + 1
-    return counts
-
-
-def _moved(change: Change) -> str:
-    metric = change.where.rpartition(": ")[2]
-    return f"{metric}: {change.before} -> {change.after}, {change.note}"

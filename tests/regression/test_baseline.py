@@ -104,6 +104,12 @@ def test_a_curve_that_left_its_band_fails(kept: dict[str, Any], drift: float) ->
     assert "band from 1.49999 to 1.50001" in found[0].note
 
 
+def test_of_a_curve_the_first_point_that_left_is_told(kept: dict[str, Any]) -> None:
+    found = baseline.compare(kept, run([LOSSES[0], 1.6, 0.3]))
+    assert broken(found) == [("band", "loss_02")]
+    assert found[0].note.endswith("; 1 more of the curve left theirs")
+
+
 def test_an_accuracy_two_images_lower_fails_and_a_higher_one_does_not(kept: dict[str, Any]) -> None:
     assert broken(baseline.compare(kept, run(LOSSES, 331))) == [("band", "correct")]
     assert broken(baseline.compare(kept, run(LOSSES, 340))) == []
