@@ -432,7 +432,7 @@ def _shadows(cwd: Path) -> list[Facts]:
         *((part, "PYTHONPATH") for part in _python_path()),
     ):
         real = os.path.realpath(folder)
-        if _belongs_to_python(real):
+        if _belongs_to_python(real) or _is_overlay(real):
             continue
         # a toolkit may bring parts of its own through PYTHONPATH: only whole packages count there
         names = _OURS - {"google"} if through == "PYTHONPATH" else modules
@@ -451,6 +451,12 @@ def _shadows(cwd: Path) -> list[Facts]:
                     path, {"module": name, "path": path, "folder": folder, "through": through}
                 )
     return list(found.values())
+
+
+def _is_overlay(folder: str) -> bool:
+    """Whether msnb put another version of MindSpore there, to be imported in place of this one."""
+    whole = os.path.isfile(os.path.join(folder, "complete"))
+    return whole and os.path.basename(folder).startswith("mindspore-")
 
 
 def _belongs_to_python(folder: str) -> bool:

@@ -359,6 +359,20 @@ def test_shadowing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert {Path(shadow["path"]).name for shadow in found} == {"random.py", "numpy"}
 
 
+def test_a_version_that_msnb_put_over_the_environment_is_no_shadow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overlay = tmp_path / "mindspore-2.9.0-cpython-311"
+    (overlay / "mindspore").mkdir(parents=True)
+    (overlay / "mindspore" / "__init__.py").write_text("", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(overlay))
+    nowhere = tmp_path / "empty"
+    nowhere.mkdir()
+    assert [shadow["module"] for shadow in facts._shadows(nowhere)] == ["mindspore"]
+    (overlay / "complete").touch()
+    assert facts._shadows(nowhere) == []
+
+
 def test_the_remedy_against_shadowing_files_cures_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
