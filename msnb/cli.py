@@ -133,8 +133,21 @@ def make_app() -> "typer.Typer":
                 "the frameworks; auto: warm on CPU where notebooks have to wait.",
             ),
         ] = "auto",
+        mindspore: Annotated[
+            str | None,
+            typer.Option(
+                metavar="VERSION",
+                help="Run with this version of MindSpore: fetched once, the rest as installed.",
+            ),
+        ] = None,
     ) -> None:
         """Run notebooks, judge them. 0: all ok; 1: not all; 2: nothing ran."""
+        if mindspore is not None:
+            again = _with_version(mindspore)
+            if again is None:
+                raise typer.Exit(2)
+            sys.stdout.flush()
+            os.execve(sys.executable, *again)  # all that follows, judging too, is in that version
         raise typer.Exit(
             _run(
                 notebooks or [],
@@ -411,6 +424,25 @@ def _deaf() -> "Iterator[dict[int, Any]]":
     finally:
         for number, former in before.items():
             signal.signal(number, former)
+
+
+def _with_version(version: str) -> "tuple[list[str], dict[str, str]] | None":
+    """The words and the environment of this command with ``version`` of MindSpore in it."""
+    from msnb.regression import overlay
+    from msnb.regression.catalog import Refused
+
+    try:
+        found = overlay.get(version)
+    except Refused as refusal:
+        print(refusal, file=sys.stderr)
+        print("nothing was run", file=sys.stderr)
+        return None
+    words = sys.argv[1:]
+    for position, word in enumerate(words):
+        if word.partition("=")[0] == "--mindspore":
+            del words[position : position + (1 if "=" in word else 2)]
+            break
+    return [sys.executable, "-m", "msnb.cli", *words], found.environment(os.environ)
 
 
 def _run(

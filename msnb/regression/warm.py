@@ -500,7 +500,7 @@ class _Server:
                 _kill_with_group(pid)
 
     def end(self) -> None:
-        """Kill what does not end by itself; what executes a notebook does, once it has tidied up."""
+        """Kill what does not end by itself; what executes a notebook does, when it is tidy."""
         deadline = time.monotonic() + _GRACE
         while self.children and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mindspore as ms
 
+
 # exercise-1-hints
 class MyTempered(Tempered):
     def __init__(self):

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from running import Place
 
 from msnb.regression import overlay
 from msnb.regression.catalog import Refused
@@ -138,6 +139,20 @@ def test_what_cannot_be_is_refused_by_name(version: str, said: str, shelf: Path)
         overlay.get(version)
     assert said in str(refused.value)
     assert "extra" not in str(refused.value)
+
+
+def test_a_run_is_in_that_version_and_says_so(shelf: Path, place: Place) -> None:
+    ran = place.run("--mindspore", "2.8.0", "--jobs=1", "01")
+    assert ran.code == 0, ran.stderr
+    assert ran.results is not None
+    assert ran.results.environment["versions"]["mindspore"] == "2.8.0"
+    seen = place.run("01", "--mindspore=2.8.0", out="again")
+    assert seen.results is not None
+    assert seen.results.environment["versions"]["mindspore"] == "2.8.0"
+    refused = place.run("--mindspore", "latest", out="none")
+    assert refused.code == 2
+    assert "--mindspore latest: that is no version" in refused.stderr
+    assert "nothing was run" in refused.stderr
 
 
 def test_a_cache_that_cannot_be_written_is_named(
