@@ -34,7 +34,11 @@ class Model:
         counted = ", ".join(
             name if count == 1 else f"{name} ×{count}" for name, count in self.operators.items()
         )
-        return (self.notebook, counted, self.loss, self.optimizer, self.parallel or "none")
+        return (
+            self.notebook,
+            counted,
+            *(t or "none" for t in (self.loss, self.optimizer, self.parallel)),
+        )
 
 
 _MOMENTUM, _LOSS = "nn.Momentum", "nn.CrossEntropyLoss"
