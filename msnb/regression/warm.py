@@ -129,7 +129,7 @@ class Forked:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.settimeout(_ANSWER)
-            self._socket.connect(address)
+            _connect(self._socket, address)
             request = {
                 "command": self.args,
                 "env": dict(env),
@@ -208,6 +208,15 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
+def _connect(client: socket.socket, address: str) -> None:
+    """Connect to a socket whose path may be longer than the 107 bytes of an address."""
+    folder = os.open(os.path.dirname(address), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        client.connect(f"/proc/self/fd/{folder}/{os.path.basename(address)}")
+    finally:
+        os.close(folder)
+
+
 def _alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -263,8 +272,10 @@ class Nursery:
     ) -> None:
         self.folder = Path(folder)
         self.address = self.folder / "nursery"
-        if len(os.fsencode(self.address)) > 100:  # sun_path has 108 bytes
-            raise Refused(f"the path {self.address} is too long for a socket")
+        if sys.platform != "linux":
+            raise Refused(
+                f"forking after these imports was tried on Linux only, not {sys.platform}"
+            )
         surroundings = dict(os.environ if env is None else env)
         if preload is None:
             chosen = surroundings.get("MSNB_PRELOAD")
@@ -344,7 +355,8 @@ class _Server:
         self.doomed: dict[int, float] = {}  # those whose client has gone, and until when they may
         self.selector = selectors.DefaultSelector()
         self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listening.bind(address + ".new")
+        os.chdir(os.path.dirname(address))  # an address has at most 107 bytes
+        self.listening.bind("new")
         self.listening.listen()
         waking, self.wakes = socket.socketpair()
         for end in (waking, self.wakes):
@@ -356,7 +368,7 @@ class _Server:
         self.selector.register(0, selectors.EVENT_READ)
         self.selector.register(waking, selectors.EVENT_READ)
         self.selector.register(self.listening, selectors.EVENT_READ)
-        os.rename(address + ".new", address)
+        os.rename("new", address)
 
     def run(self) -> None:
         while True:
