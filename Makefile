@@ -59,8 +59,9 @@ lab: setup  ## open JupyterLab on this machine only; LAB_ARGS="--no-browser"
 notebooks: setup  ## run every notebook and write its outputs back
 	$(PY) tools/rewrite_notebooks.py
 
-bench: setup  ## what msnb itself costs, as ratios measured in one run
-	$(PY) -m benchmarks
+bench: setup  ## what msnb itself costs, as ratios measured in one run; ARGS="regression launch" chooses
+	$(PY) -m pip install --quiet --no-deps --disable-pip-version-check -r benchmarks/peers.txt
+	$(PY) -m benchmarks $(ARGS)
 
 clean:  ## remove runs and caches; .venv stays (rm -r .venv)
 	rm -rf runs build dist .pytest_cache .mypy_cache .ruff_cache
