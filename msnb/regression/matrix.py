@@ -12,6 +12,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -216,11 +217,29 @@ class Cause:
 # Found by running the failing cell alone with both versions.
 CAUSES: tuple[Cause, ...] = (
     Cause(
+        "03_padding_probes",
+        "2.8.0",
+        "`ops.ones((np.int64(2), 3), ms.float32)` raises TypeError: Failed calling Ones in 2.7.2; "
+        "from 2.8.0 on a NumPy integer is taken in a shape",
+    ),
+    Cause(
+        "08_mindir_export",
+        "2.8.0",
+        "compiled, `y = x * 1; y.add_(1); return y` gives x in 2.7.2, as PyNative does, and x + 1 "
+        "from 2.8.0 on",
+    ),
+    Cause(
         "06_amp",
         "2.9.0",
         "bfloat16 on CPU: `x = ms.Tensor([1.0]).astype(ms.bfloat16); x * x` is [1] from 2.9.0 on, "
         "and raises TypeError: Select CPU operator[Mul] fail! in 2.8.0 and 2.7.2; so do `x / x` "
         "and `-x`",
+    ),
+    Cause(
+        "05_graph_mode_switch",
+        "2.9.0",
+        "cause unknown: in 2.8.0 the cell does not come back from compiling `growing_in_a_loop`; "
+        "alone, that function raises ValueError in 2.8.0 as in 2.10.0",
     ),
 )
 
@@ -249,7 +268,7 @@ def changes(matrix: Matrix) -> list[tuple[Column, Column, list[str]]]:
                 "cause unknown",
             )
             told = now.reason or was.reason
-            lines.append(f"`{name}`: {was.said} before, {now.said} now ({told}). Cause: {why}.")
+            lines.append(f"`{name}`: {was.said} before, {now.said} now ({told}). Why: {why}.")
         found.append((older, newer, lines))
     return found
 
@@ -300,7 +319,7 @@ def markdown(matrix: Matrix) -> str:
     lines += ["", "## What changed between versions"]
     for older, newer, told in changes(matrix):
         lines += ["", f"### {older[1]}: {older[0]} to {newer[0]}", ""]
-        lines += [f"- {line}" for line in told] or ["Nothing that was looked at."]
+        lines += [f"- {_no_tags(line)}" for line in told] or ["Nothing that was looked at."]
     return "\n".join(lines) + "\n"
 
 
@@ -317,7 +336,12 @@ def _markdown(cell: Cell, notes: list[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return _no_tags(text.replace("|", "\\|").replace("\n", " "))
+
+
+def _no_tags(text: str) -> str:
+    """``text`` in which ``<class ...>`` is no HTML."""
+    return re.sub(r"<(?=[a-zA-Z/!])", "&lt;", text)
 
 
 _STYLE = """body{font:15px/1.5 system-ui,"Noto Sans CJK SC",sans-serif;margin:1.5rem auto;
