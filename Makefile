@@ -59,7 +59,7 @@ lab: setup  ## open JupyterLab on this machine only; LAB_ARGS="--no-browser"
 notebooks: setup  ## run every notebook and write its outputs back
 	$(PY) tools/rewrite_notebooks.py
 
-bench: setup  ## what msnb itself costs, as ratios measured in one run; ARGS="regression launch" chooses
+bench: setup  ## what msnb itself costs, as ratios measured in one run; ARGS="launch" chooses
 	$(PY) -m pip install --quiet --no-deps --disable-pip-version-check -r benchmarks/peers.txt
 	$(PY) -m benchmarks $(ARGS)
 

@@ -119,10 +119,12 @@ def run(notebook: Any, folder: Path, *, timeout: float = 300.0) -> Any:
 
 def clean(notebook: Any) -> None:
     """Keep what belongs to the notebook; drop what belongs to the machine or the run."""
+    ours = {"msnb": notebook.metadata.msnb} if "msnb" in notebook.metadata else {}
     notebook.metadata = nbformat.from_dict(
         {
             "kernelspec": {"display_name": KERNEL, "language": "python", "name": KERNEL},
             "language_info": {"name": "python"},
+            **ours,
         }
     )
     for cell in notebook.cells:

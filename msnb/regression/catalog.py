@@ -75,10 +75,23 @@ class Notebook:
     cells: tuple[Cell, ...]
     parameters: Mapping[str, Parameter]
     fingerprint: str = ""
+    since: str = ""  # the oldest MindSpore that it is for, from its metadata
 
     @property
     def name(self) -> str:
         return self.path.stem
+
+    def too_old(self, installed: str) -> str:
+        """Why it is not for MindSpore ``installed``; empty where it is.
+
+        >>> Notebook(Path("x.ipynb"), "msnb", (), {}, since="2.9").too_old("2.8.0")
+        'needs MindSpore 2.9 or later, this is 2.8.0'
+        """
+        from packaging.version import Version
+
+        if not self.since or not installed or Version(installed) >= Version(self.since):
+            return ""
+        return f"needs MindSpore {self.since} or later, this is {installed}"
 
 
 def find_folder(start: Path | None = None) -> Path:
@@ -163,6 +176,8 @@ def read(path: Path) -> Notebook:
     duplicate cell ids, no kernel, not exactly one ``parameters`` cell, or anything but literals
     in that cell.
     """
+    from packaging.version import Version
+
     try:
         content = path.read_bytes()
         document = json.loads(content.decode("utf-8"))
@@ -173,6 +188,9 @@ def read(path: Path) -> Notebook:
         kernel = document.get("metadata", {}).get("kernelspec", {}).get("name", "")
         if not isinstance(kernel, str):
             raise TypeError(f"kernel name {kernel!r}")
+        since = document.get("metadata", {}).get("msnb", {}).get("mindspore", "")
+        if since:
+            Version(since)
     except OSError as error:
         raise Refused(f"{path.name}: cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -221,6 +239,7 @@ def read(path: Path) -> Notebook:
         tuple(Cell(n, id, first_line(source)) for n, (id, source) in enumerate(code, 1)),
         parameters,
         hashlib.sha256(content).hexdigest(),
+        since,
     )
 
 

@@ -134,7 +134,10 @@ class _Run:
         )
         if folder.former is not None:
             self._keep_former(folder.former)
-        names = [result.notebook for result in self.results.notebooks if not result.kept]
+        for job, result in zip(plan.jobs, self.results.notebooks, strict=True):
+            if why := job.notebook.too_old(str(found["versions"].get("mindspore", ""))):
+                result.verdict, result.reason = "skipped", why
+        names = [result.notebook for result in self.results.notebooks if result.waits]
         self.progress = progress or Progress(names)
         self.warm = kernels == "warm" or (
             kernels == "auto" and plan.device == "CPU" and len(names) > jobs
@@ -164,7 +167,7 @@ class _Run:
         waiting = [
             pair
             for pair in zip(self.plan.jobs, self.results.notebooks, strict=True)
-            if not pair[1].kept
+            if pair[1].waits
         ]
         trouble = ""
         with _signals(self._interrupts.append), selectors.DefaultSelector() as selector:

@@ -155,6 +155,25 @@ def test_a_run_is_in_that_version_and_says_so(shelf: Path, place: Place) -> None
     assert "nothing was run" in refused.stderr
 
 
+def test_a_notebook_for_a_newer_version_is_skipped_by_name(shelf: Path, place: Place) -> None:
+    path = place.root / "notebooks" / "02_second.ipynb"
+    document = json.loads(path.read_text())
+    document["metadata"]["msnb"] = {"mindspore": "2.9"}
+    path.write_text(json.dumps(document))
+    older = place.run("--mindspore", "2.8.0", "--jobs", "1")
+    assert older.code == 0, older.stdout
+    assert older["01_first"].verdict == "ok"
+    assert older["02_second"].verdict == "skipped"
+    assert older["02_second"].reason == "needs MindSpore 2.9 or later, this is 2.8.0"
+    alone = place.run("02", "--mindspore", "2.8.0", out="alone")
+    assert alone.code == 1  # nothing was shown to be well
+    newer = place.run("--jobs", "1", out="newer")
+    assert newer["02_second"].verdict == "ok"
+    document["metadata"]["msnb"] = {"mindspore": "soon"}
+    path.write_text(json.dumps(document))
+    assert "Invalid version: 'soon'" in place.run(out="bad").stderr
+
+
 def test_a_cache_that_cannot_be_written_is_named(
     shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
