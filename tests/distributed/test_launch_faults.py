@@ -85,12 +85,14 @@ def full_disk(own: dict[str, Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupted(after: float) -> Iterator[None]:
-    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background
+    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))  # is started without it
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
+        signal.signal(signal.SIGINT, before)
 
 
 FAULTS = [
