@@ -474,7 +474,7 @@ class _Server:
         if numpy := sys.modules.get("numpy"):  # Python's own generator does this itself
             numpy.random.seed()
         if log := sys.modules.get("mindspore.log"):  # the name of its file has the process number
-            vars(log)["_global_logger"] = None
+            vars(log)["GLOBAL_LOGGER"] = None
         sys.meta_path.insert(0, _Parked(_PARKED, self.own, self.added))
         command = request["command"]
         module, arguments = command[2], command[3:]

@@ -30,6 +30,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "mindspore").mkdir()  # parked by its name
     (folder / "mindspore" / "__init__.py").write_text(PRECIOUS)
     (folder / "mindspore" / "part.py").write_text("import sys\nHOME = sys.modules['mindspore']\n")
+    (folder / "mindspore" / "log.py").write_text("GLOBAL_LOGGER = 'of the nursery'\n")
     return folder
 
 
@@ -45,7 +46,9 @@ def shared(
     env: dict[str, str], modules: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Nursery]:
     folder = tmp_path_factory.mktemp("n")
-    with Nursery(folder, sys.executable, env, ["mindspore", "mindspore.part"]) as nursery:
+    with Nursery(
+        folder, sys.executable, env, ["mindspore", "mindspore.part", "mindspore.log"]
+    ) as nursery:
         nursery.wait_until_ready()
         yield nursery
 
@@ -212,6 +215,13 @@ def test_what_an_import_puts_into_the_environment_comes_with_the_import(
     )
     assert process.wait(10) == 0
     assert (tmp_path / "out").read_text() == "None yes\n"
+
+
+def test_the_logger_of_the_nursery_which_writes_to_its_file_is_given_up(
+    start: Callable[..., Forked], tmp_path: Path
+) -> None:
+    assert start("import mindspore.log as log; print(log.GLOBAL_LOGGER)").wait(10) == 0
+    assert (tmp_path / "out").read_text() == "None\n"
 
 
 def test_descriptors_get_the_numbers_asked_for(
