@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from running import LITTLE, Place
 from tiny_notebooks import REQUIRE, write_notebook
 
-HERE = Path(__file__).parent
 PARENT = 'import os\nprint("child of", os.getppid())'
 KILLS_ITS_PARENT = """\
 import os, signal, time
@@ -26,6 +21,11 @@ import os
 os.environ["GLOG_v"] = "3"
 import mindspore
 print("level", os.environ["GLOG_v"])"""
+
+
+@pytest.fixture(autouse=True)
+def automatic(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSNB_KERNELS", "auto")
 
 
 def rewrite(place: Place, first: str, second: str = PARENT) -> None:
@@ -113,18 +113,3 @@ def test_killing_the_runner_ends_nursery_and_kernels(place: Place) -> None:
     end = time.monotonic() + 20
     while list(place.temporary.iterdir()) and time.monotonic() < end:
         time.sleep(0.05)  # and then nothing at all is left
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_faults_of_a_run_come_to_the_same_with_warm_kernels() -> None:
-    files = [str(HERE / name) for name in ("test_run.py", "test_faults.py")]
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
-        cwd=HERE.parents[1],
-        env={**os.environ, "MSNB_KERNELS": "warm"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout[-5000:]
