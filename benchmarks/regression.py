@@ -71,12 +71,13 @@ def ways(folder: Path) -> dict[str, list[str]]:
         scripts.append(str(script))
     notebooks = [str(path) for path in SMALL]
     python = sys.executable
+    ours = [python, "-m", "msnb.cli"]
     pytest = [python, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"]
     pool = folder / "pool.py"
     pool.write_text(PAPERMILL_POOL, encoding="utf-8")
     found = {
         "plain scripts": [python, "-c", TWO_AT_A_TIME, *scripts],
-        "msnb run": [python, "-m", "msnb.cli", "run", *notebooks, "--jobs", "2"],
+        "msnb run": [*ours, "run", *notebooks, "--jobs", "2", "--kernels", "auto"],
         "papermill loop": [python, "-c", PAPERMILL_LOOP, *notebooks],
         "papermill pool": [python, str(pool), *notebooks],
         "nbconvert": [
