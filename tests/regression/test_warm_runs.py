@@ -106,7 +106,7 @@ def test_killing_the_runner_ends_nursery_and_kernels(place: Place) -> None:
     rewrite(place, "open('started', 'w').close()\nimport time\ntime.sleep(600)")
     process = place.start("--jobs", "1", "--out", "out")
     end = time.monotonic() + 60
-    while not list(place.temporary.glob("msnb-run-*/work/started")) and time.monotonic() < end:
+    while not list(place.temporary.glob("msnb-run-*/*/started")) and time.monotonic() < end:
         time.sleep(0.05)
     process.kill()
     process.communicate()
