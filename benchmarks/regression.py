@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +26,7 @@ from benchmarks import Row
 
 SMALL = sorted((Path(__file__).parent / "small").glob("*.ipynb"))
 TURNS = 5
-_PR_SET_CHILD_SUBREAPER = 36
+PR_SET_CHILD_SUBREAPER = 36
 
 # Scripts and loops as one would write them, with the notebooks (or scripts) as arguments.
 TWO_AT_A_TIME = """
@@ -60,15 +60,20 @@ class Cost:
     memory: int
 
 
-def ways(folder: Path) -> dict[str, list[str]]:
-    """The command of each way; ``folder`` gets the scripts."""
+def as_scripts(notebooks: Sequence[Path], folder: Path) -> list[str]:
+    """The command that runs the same cells as plain scripts, two at a time."""
     scripts = []
-    for path in SMALL:
+    for path in notebooks:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
         script = folder / f"{path.stem}.py"
         script.write_text("\n\n".join(code) + "\n", encoding="utf-8")
         scripts.append(str(script))
+    return [sys.executable, "-c", TWO_AT_A_TIME, *scripts]
+
+
+def ways(folder: Path) -> dict[str, list[str]]:
+    """The command of each way; ``folder`` gets the scripts."""
     notebooks = [str(path) for path in SMALL]
     python = sys.executable
     ours = [python, "-m", "msnb.cli"]
@@ -76,8 +81,8 @@ def ways(folder: Path) -> dict[str, list[str]]:
     pool = folder / "pool.py"
     pool.write_text(PAPERMILL_POOL, encoding="utf-8")
     found = {
-        "plain scripts": [python, "-c", TWO_AT_A_TIME, *scripts],
-        "msnb run": [*ours, "run", *notebooks, "--jobs", "2", "--kernels", "auto"],
+        "plain scripts": as_scripts(SMALL, folder),
+        "msnb run": [*ours, "run", *notebooks, "--jobs", "2"],
         "papermill loop": [python, "-c", PAPERMILL_LOOP, *notebooks],
         "papermill pool": [python, str(pool), *notebooks],
         "nbconvert": [
@@ -165,7 +170,7 @@ def rows() -> Iterator[Row]:
     if sys.platform != "linux":
         yield Row("msnb run", skipped="memory and CPU seconds are read as Linux has them")
         return
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     with tempfile.TemporaryDirectory() as name:
         commands = ways(Path(name))
         costs: dict[str, list[Cost]] = {way: [] for way in commands}

@@ -132,7 +132,7 @@ def make_app() -> "typer.Typer":
                 help="fresh: each its own imports; warm: forked from a process that has imported "
                 "the frameworks; auto: warm on CPU where notebooks have to wait.",
             ),
-        ] = "fresh",
+        ] = "auto",
         mindspore: Annotated[
             str | None,
             typer.Option(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from running import LITTLE, Place
@@ -113,3 +117,19 @@ def test_killing_the_runner_ends_nursery_and_kernels(place: Place) -> None:
     end = time.monotonic() + 20
     while list(place.temporary.iterdir()) and time.monotonic() < end:
         time.sleep(0.05)  # and then nothing at all is left
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_faults_come_to_the_same_with_forked_kernels() -> None:
+    """Verdicts, signals, limits, disks, clocks: the same tests, with every kernel forked."""
+    tests = [str(Path(__file__).with_name(name)) for name in ("test_run.py", "test_faults.py")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *tests],
+        env={**os.environ, "MSNB_KERNELS": "warm"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert " passed" in done.stdout.splitlines()[-1]
