@@ -623,6 +623,20 @@ def _weights(ranks: Sequence[Mapping[str, Any]], began_equal: bool | None) -> Ch
     count = sum(first or p["trained"] for p in ranks[0]["parameters"])
     if not count:
         return Check(name, "skipped", "the net has no weights that are trained")
+    if lost := _broken(ranks, lambda p: first or p["trained"]):
+        worst, where = next(iter(lost.items()))
+        return Check(
+            name,
+            "failed",
+            f"{len(lost)} of {count} parameters hold NaN or infinity, {worst} first: on "
+            f"{_ranks(where)}",
+            "they were initialised or loaded so" if first else "a step applied such gradients",
+            "finite weights: NaN on every rank is no agreement",
+            "msnb inspect FILE, if they come from one; else look at the initialisers"
+            if first
+            else "msnb.StepGuard around the step names the first step that makes them, and why",
+            {"not finite": len(lost)},
+        )
     if not apart:
         return Check(name, "ok", f"{count} parameters, equal bit by bit on every rank")
     worst, (excess, rank) = max(apart.items(), key=lambda item: item[1][0])
@@ -659,6 +673,18 @@ def _apart(
             ratio = math.inf if math.isnan(ratio) else ratio
             if base["name"] not in found or ratio > found[base["name"]][0]:
                 found[base["name"]] = (ratio, rank)
+    return found
+
+
+def _broken(
+    ranks: Sequence[Mapping[str, Any]], which: Callable[[Mapping[str, Any]], bool]
+) -> dict[str, list[int]]:
+    """Parameters that hold NaN or infinity, and on which ranks."""
+    found: dict[str, list[int]] = {}
+    for rank, row in enumerate(ranks):
+        for p in row["parameters"]:
+            if which(p) and not math.isfinite(p["norm"]):
+                found.setdefault(p["name"], []).append(rank)
     return found
 
 

@@ -111,8 +111,6 @@ def changed(at: int = 0, size: int = 2, /, **paths: Any) -> list[dict[str, Any]]
 ONE_ULP = np.nextafter(W.astype(np.float32), np.float32(9))
 MORE = W.copy()
 MORE[3, 4] += 0.01
-NAN = W.copy()
-NAN[3, 4] = np.nan
 
 
 @pytest.mark.parametrize(
@@ -173,7 +171,6 @@ def with_weights(step: int, values: Any, **more: Any) -> list[dict[str, Any]]:
             True,
             "the optimizer's steps differ: 5 on rank 0, 4 on rank 1",
         ),
-        (with_weights(5, NAN), True, "these are not reduced"),
     ],
 )
 def test_weights_apart_have_a_cause(rows: Any, began: bool | None, words: str) -> None:
@@ -182,6 +179,23 @@ def test_weights_apart_have_a_cause(rows: Any, began: bool | None, words: str) -
     assert words in said[name]
     assert "1 of " in said[name]
     assert "w most" in said[name]
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+@pytest.mark.parametrize("step", [0, 5])
+def test_weights_that_are_not_finite_are_no_agreement(odd: float, step: int) -> None:
+    name = "weights" if step else "initial weights"
+    broken = W.copy()
+    broken[3, 4] = odd
+    for where, said in (((0, 1), "ranks 0 and 1"), ((1,), "rank 1")):
+        rows = healthy(2, step)
+        for rank in where:
+            rows[rank]["parameters"][0] = parameter("w", broken)
+        check = report(rows)[name]
+        of = 2 if step else 3
+        told = f"1 of {of} parameters hold NaN or infinity, w first: on {said}"
+        assert (check.status, check.summary) == ("failed", told)
+        assert ("StepGuard" in check.remedy) == (step > 0)
 
 
 def test_all_weights_apart_means_no_reducer() -> None:
