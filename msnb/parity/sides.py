@@ -150,7 +150,7 @@ def torch_side(source: Any) -> Side:
         if file.made_by == "MindSpore":
             raise weightfile.WeightFileError(
                 f"{file.path} was written by MindSpore and has its names already: "
-                'mindspore.load_checkpoint(path, format="safetensors")'
+                "msnb.load_checkpoint(path, net)"
             )
         side = _state_side(file.tensors)
         side.dropped.update(
