@@ -99,7 +99,8 @@ def ways(folder: Path) -> dict[str, list[str]]:
 def run(command: list[str]) -> Cost:
     """Run it to its end in an empty folder; raises ``RuntimeError`` with its output if it fails."""
     folder = tempfile.mkdtemp(prefix="bench-")
-    env = {**os.environ, "MPLBACKEND": "agg"} if command[2] is TWO_AT_A_TIME else None
+    plain = command[1] == "-c"
+    env = {**os.environ, "MPLBACKEND": "agg"} if plain else None
     largest = 0
     over = threading.Event()
     before = _children_cpu()

@@ -141,6 +141,17 @@ def _newest_like(plan: Plan) -> Path | None:
     return None
 
 
+def seconds_before(plan: Plan) -> dict[str, float]:
+    """What the notebooks of ``plan`` took on this device, by source, in the last of three runs."""
+    found: dict[str, float] = {}
+    for folder in sorted((plan.base / "runs").glob("*/"))[-3:]:
+        with contextlib.suppress(ValueError):
+            run = Results.read(folder)
+            if run.device == plan.device:
+                found |= {r.source: r.seconds for r in run.notebooks if r.verdict == "ok"}
+    return found
+
+
 def _alike(plan: Plan, former: Results) -> bool:
     """Whether ``former`` is a run of the same notebooks on the same device, set up alike."""
     hidden = plan.hidden()

@@ -23,7 +23,13 @@ from typing import IO, Any
 
 from msnb.regression import beside, machine, moved, results, shares, warm
 from msnb.regression.catalog import kernelspec
-from msnb.regression.folder import RunFolder, decisive, fingerprint, still_valid
+from msnb.regression.folder import (
+    RunFolder,
+    decisive,
+    fingerprint,
+    seconds_before,
+    still_valid,
+)
 from msnb.regression.planning import Job, Limits, Plan
 from msnb.regression.progress import Progress
 from msnb.regression.results import NotebookResult, Results
@@ -163,6 +169,14 @@ class _Run:
         kept = [result.notebook for result in self.results.notebooks if result.kept]
         self.results.notes += [f"kept from before: {', '.join(kept)}"] * bool(kept) + again
 
+    def _longest_first(self, waiting: list[tuple[Job, NotebookResult]]) -> None:
+        """By what they took in an earlier run, else by how many cells they have."""
+        known = seconds_before(self.plan)
+        measured = [result for _, result in waiting if result.source in known]
+        cells = sum(result.cells for result in measured)
+        a_cell = sum(known[result.source] for result in measured) / cells if cells else 1.0
+        waiting.sort(key=lambda pair: -known.get(pair[1].source, a_cell * pair[1].cells))
+
     def run(self) -> Outcome:
         waiting = [
             pair
@@ -176,8 +190,8 @@ class _Run:
                 for note in self.results.notes[len(self.plan.notes) :]:
                     self.progress.note(note)
                 self._open_nursery(waiting)
-                if self.jobs > 1:  # the longest first, by what can be seen of them
-                    waiting.sort(key=lambda pair: -pair[1].cells)
+                if self.jobs > 1:
+                    self._longest_first(waiting)
                 with self.progress.shown():
                     while self._active or (waiting and not self._interrupts):
                         self._start_what_fits(waiting, selector)

@@ -363,3 +363,18 @@ def test_a_notebook_on_mindspore_runs_where_it_is_told(place: Place) -> None:
             assert result.parameters["device_target"] == "Ascend"
             assert result.reason.startswith("DeviceUnavailable: ")
             assert result.reason.endswith(" in cell [2] import msnb")
+
+
+@pytest.mark.slow
+def test_the_longest_comes_first_by_cells_then_by_what_it_took(place: Place) -> None:
+    names = ("01_first", "02_second", "03_third")
+    for name, cells in zip(names, (["1"], ["1", "1"], ["import time; time.sleep(3)"]), strict=True):
+        write_notebook(place.root / "notebooks" / f"{name}.ipynb", *cells, REQUIRE)
+    orders = []
+    for _ in range(2):
+        process = place.start("--jobs", "2")  # without --out: into runs/, where the next one looks
+        stderr = process.communicate()[1]
+        assert process.returncode == 0, stderr
+        orders.append(started(stderr))
+    assert orders[0][0] == "02_second"
+    assert orders[1][0] == "03_third"
