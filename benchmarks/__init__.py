@@ -62,12 +62,16 @@ class Row:
             yield f"    {self.baseline_name}: {_spread(self.baseline, show)}"
             yield f"    ratio {_spread(self.ratios, _ratio)}"
         if self.ratio_limit is not None:
-            verdict = "ok" if self.ok else "OVER THE LIMIT"
+            verdict = _verdict(median(self.ratios) <= self.ratio_limit)
             yield f"    {verdict}: ratio {median(self.ratios):.2f}, limit {self.ratio_limit:.2f}"
         if self.limit is not None:
-            verdict = "ok" if self.ok else "OVER THE LIMIT"
+            verdict = _verdict(self.judged <= self.limit)
             which = "beyond the baseline " if self.beyond else ""
             yield f"    {verdict}: {which}{_time(self.judged)}, limit {_time(self.limit)}"
+
+
+def _verdict(within: bool) -> str:
+    return "ok" if within else "OVER THE LIMIT"
 
 
 def in_turns(*things: Callable[[], object], turns: int, calls: int = 1) -> list[tuple[float, ...]]:

@@ -75,6 +75,12 @@ def test_a_limit_of_ratios_is_held_against_the_median_of_the_turns():
     assert list(over.lines())[-1] == "    OVER THE LIMIT: ratio 2.00, limit 1.90"
 
 
+def test_each_of_two_limits_has_a_verdict_of_its_own():
+    row = Row("x", (2.0,), (1.0,), "bare", limit=3.0, ratio_limit=1.0)
+    assert not row.ok
+    assert [line.split(":")[0].strip() for line in row.lines()][-2:] == ["OVER THE LIMIT", "ok"]
+
+
 def test_bytes_are_shown_as_bytes():
     row = Row("x", (3 * 2.0**20,), (2.0**20,), "bare", unit="B")
     assert next(row.lines()) == "x: 3 MiB  [3 MiB to 3 MiB, n=1]"
