@@ -291,8 +291,6 @@ def make_app() -> "typer.Typer":
 
 
 def _explain(words: list[str], as_json: bool) -> int:
-    import json
-
     from msnb import hints
 
     try:
@@ -301,12 +299,10 @@ def _explain(words: list[str], as_json: bool) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    if as_json:
-        print(json.dumps(report.to_json(), ensure_ascii=False, indent=1))
-    elif found := hints.find(text):
+    if not as_json and (found := hints.find(text)):
         print("\n\n".join(map(str, found)))
     else:
-        print(report.text(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+        _print_report(report, as_json)
     return 1 if "unknown" in report else 0
 
 
@@ -322,8 +318,6 @@ def _piped(limit: int) -> str:
 
 
 def _launch(script: str, as_json: bool, **options: Any) -> int:
-    import json
-
     from msnb.distributed.job import launch
 
     try:
@@ -335,10 +329,7 @@ def _launch(script: str, as_json: bool, **options: Any) -> int:
     except KeyboardInterrupt:
         print("interrupted: every rank was ended", file=sys.stderr)
         return 130
-    if as_json:
-        print(json.dumps(job.report.to_json(), ensure_ascii=False, indent=1))
-    else:
-        print(job.report.text(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+    _print_report(job.report, as_json)
     return 0 if job.ok else 1
 
 
@@ -401,7 +392,7 @@ def _differences(names: list[str], shape: str, jobs: int, timeout: float) -> int
     elif shape == "markdown":
         print(differences.markdown(report), end="")
     else:
-        print(report.text(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+        _print_report(report)
     return 1 if report.worst in ("failed", "error") else 0
 
 
