@@ -30,6 +30,7 @@ from typing import Any, SupportsFloat, TextIO
 from msnb.distributed import script as scripts
 from msnb.distributed import verdict
 from msnb.isolate import checked_environment
+from msnb.regression import shares
 from msnb.report import Check, Report
 from msnb.targets import canonical_target
 
@@ -232,8 +233,7 @@ def cluster_environment(
     environ.setdefault("MS_RETRY_INTERVAL_LOWER", "1")  # seconds; 3 to 5 by default
     environ.setdefault("MS_RETRY_INTERVAL_UPPER", "1")
     if target == "CPU":
-        share = max(1, (os.cpu_count() or 1) // local)
-        environ.setdefault("OMP_NUM_THREADS", str(share))
+        environ.setdefault("OMP_NUM_THREADS", str(shares.threads(local)))
     return environ
 
 

@@ -113,6 +113,6 @@ def _is_address(text: object) -> bool:
     parts = host.split(".")
     return (
         len(parts) == 4
-        and all(part.isdigit() and int(part) < 256 for part in parts)
+        and all(part.isdecimal() and int(part) < 256 for part in parts)
         and (not port or port.isdigit())
     )

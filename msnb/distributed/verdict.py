@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from msnb.distributed import causes
+from msnb.regression import shares
 from msnb.report import Check
 
 _OURS = str(Path(__file__).parents[1])
@@ -30,7 +31,7 @@ _START = {  # why a process could not be started
 def machine_notes(local: int, target: str) -> list[Check]:
     """Whether this machine can take ``local`` ranks."""
     if _is_cpu(target):
-        cores = len(os.sched_getaffinity(0))
+        cores = shares.cores()
         if local > cores:
             said = (
                 f"{local} ranks share {cores} {'core' if cores == 1 else 'cores'}: right, but "
@@ -40,7 +41,7 @@ def machine_notes(local: int, target: str) -> list[Check]:
         return []
     if target != "Ascend":
         return []
-    devices = _ascend_devices()
+    devices = shares.devices()
     if local <= len(devices):
         return []
     have = f"{len(devices)} Ascend {'device' if len(devices) == 1 else 'devices'}"
@@ -52,15 +53,9 @@ def machine_notes(local: int, target: str) -> list[Check]:
 
 def _is_cpu(target: str) -> bool:
     """Whether the ranks compute on the CPU: ``auto`` does where there is no other device."""
-    others = [*_ascend_devices(), *Path("/dev").glob("nvidia[0-9]*")]
-    return target == "CPU" or (target == "auto" and not others)
-
-
-def _ascend_devices() -> list[str]:
-    visible = os.environ.get("ASCEND_RT_VISIBLE_DEVICES")
-    if visible is not None:
-        return [text for text in visible.split(",") if text.strip()]
-    return [p.name for p in Path("/dev").glob("davinci[0-9]*")]
+    return target == "CPU" or (
+        target == "auto" and not shares.devices() and not any(Path("/dev").glob("nvidia[0-9]*"))
+    )
 
 
 def taken_port(address: str, ports: Sequence[int]) -> Check | None:

@@ -440,9 +440,9 @@ def test_what_a_script_puts_among_the_reports_does_no_harm(folder, monkeypatch):
 
 
 @pytest.mark.skipif(any(Path("/dev").glob("nvidia[0-9]*")), reason="auto is the GPU here")
-@pytest.mark.parametrize(("devices", "status"), [([], "failed"), (["0", "1"], "skipped")])
+@pytest.mark.parametrize(("devices", "status"), [((), "failed"), ((0, 1), "skipped")])
 def test_on_auto_ranks_that_never_met_are_found(folder, monkeypatch, devices, status):
-    monkeypatch.setattr(verdict, "_ascend_devices", lambda: devices)
+    monkeypatch.setattr(verdict.shares, "devices", lambda: devices)
     job, _ = run(write(folder, "pass"), monkeypatch, folder, device_target="auto")
     assert job.report["group"].status == status
 
@@ -545,6 +545,15 @@ def test_more_ranks_than_devices_is_refused(folder, monkeypatch):
     assert job.exit_codes == {}
     assert "3 ranks on a machine with 2 Ascend devices; nothing" in job.report["devices"].summary
     assert job.report["devices"].remedy == "world_size=2"
+
+
+def test_devices_are_visible_as_numbers_or_ranges_and_nothing_else(monkeypatch):
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "1,4-5")
+    assert verdict.machine_notes(3, "Ascend") == []
+    assert "4 ranks on a machine with 3 Ascend" in verdict.machine_notes(4, "Ascend")[0].summary
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "all")
+    with pytest.raises(ValueError, match="numbers and ranges such as 0,2-3, not 'all'"):
+        verdict.machine_notes(1, "Ascend")
 
 
 def test_progress_is_one_line_on_stderr(folder, capsys):

@@ -134,7 +134,7 @@ def test_what_is_computed_is_not_pointed_out(tmp_path):
         "rank = get_rank()\nrank_size = int(os.environ['RANK_SIZE'])\n"
         "ms.set_context(device_id=int(os.environ['DEVICE_ID']))\n"
         "version = '1.2.3'\nlr = 0.1\nos.environ['OMP_NUM_THREADS'] = '1'\nrank = None\n"
-        "text = '999.1.1.1'\nData(num_shards=size, shard_id=rank)\n"
+        "text = '999.1.1.1'\nsquare = '1.2.3.\u00b2'\nData(num_shards=size, shard_id=rank)\n"
     )
     assert script.examine(path) == ([], [])
 
