@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -301,11 +302,13 @@ def verify(difference: Difference) -> Verified:
 
 
 def _verify_by_id(id: str) -> Verified:
+    _prepare()
     return verify(next(one for one in recorded(id.partition(".")[0]) if one.id == id))
 
 
+@cache
 def _prepare() -> None:
-    """Make errors synchronous and the log quiet in a process that belongs to us."""
+    """Make errors synchronous and the log quiet in a process that belongs to us, once."""
     import msnb
 
     msnb.setup("CPU")
@@ -385,16 +388,12 @@ def run(
     def warm() -> None:
         with isolate.Worker() as worker:
             worker.run(_prepare, timeout=120).result()
-            started = worker.started
             for one in turn:
-                if worker.started != started:  # a fresh process after a fatal statement
-                    worker.run(_prepare, timeout=120).result()
-                    started = worker.started
                 outcomes[one.id] = worker.run(_verify_by_id, one.id, timeout=timeout)
                 progress(one.id)
 
     def alone(one: Difference) -> None:
-        outcomes[one.id] = isolate.run(_verify_alone, one.id, timeout=timeout)
+        outcomes[one.id] = isolate.run(_verify_by_id, one.id, timeout=timeout)
         progress(one.id)
 
     with ThreadPoolExecutor(jobs) as pool:
@@ -429,11 +428,6 @@ def select(names: Iterable[str] = ()) -> list[Difference]:
             found = [one for one in found if one.id == name]
         chosen.update((one.id, one) for one in found)
     return list(chosen.values())
-
-
-def _verify_alone(id: str) -> Verified:
-    _prepare()
-    return _verify_by_id(id)
 
 
 def markdown(report: Report) -> str:

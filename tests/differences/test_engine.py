@@ -143,6 +143,15 @@ def test_code_that_raises_is_an_error_and_named():
     assert "its code raised RuntimeError: no such thing" in check.summary
 
 
+def test_a_process_is_made_ready_before_its_first_statement(monkeypatch):
+    """Also the one that takes over after a statement that was fatal."""
+    steps = []
+    monkeypatch.setattr(recorded_differences, "_prepare", lambda: steps.append("ready"))
+    monkeypatch.setattr(recorded_differences, "verify", lambda one: steps.append(one.id))
+    recorded_differences._verify_by_id("padding.bias-default")
+    assert steps == ["ready", "padding.bias-default"]
+
+
 def test_an_unknown_verdict_is_refused():
     with pytest.raises(ValueError, match="not 'wrong'"):
         difference("x", "s", torch="a", mindspore="b", expected="wrong")
