@@ -263,7 +263,11 @@ def _compared(batch: _Batch, known: Manifest, actual: Any, wanted: Any) -> Check
     id = batch.id
     if isinstance(wanted, Failure):
         if isinstance(actual, Failure):
-            return Check(id, "ok", f"both raise: {str(wanted)[:80]}")
+            said = f"both raise: {str(wanted)[:80]}"
+            if batch.given:  # as in use, so that it was to prove something
+                remedy = "give batches that the net takes"
+                return Check(id, "error", f"{said}; nothing was compared", remedy=remedy)
+            return Check(id, "ok", said)
         return Check(id, "failed", f"the net raises, the file does not: {wanted}")
     for array, port in zip(batch.inputs, known.inputs, strict=True):
         fixed = [

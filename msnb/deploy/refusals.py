@@ -127,7 +127,7 @@ REFUSALS = (
 )
 
 
-def explain(message: str, kind: str = "") -> tuple[str, str]:
+def explain(message: str) -> tuple[str, str]:
     """(idiom, rewrite) for a message of an exporter's; its first line where it is not known.
 
     >>> explain("Unsupported statement 'Try'.")[0]

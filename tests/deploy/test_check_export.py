@@ -208,7 +208,9 @@ def test_how_a_batch_is_judged(actual, status, words):
 
 def test_a_net_that_raises():
     failure = running.Failure("ValueError", "negative")
-    assert checking._compared(BATCH, KNOWN, failure, failure).status == "ok"
+    assert checking._compared(BATCH, KNOWN, failure, failure).status == "error"
+    derived = replace(BATCH, given=False)
+    assert checking._compared(derived, KNOWN, failure, failure).status == "ok"
     check = checking._compared(BATCH, KNOWN, out(4, 3), failure)
     assert check.status == "failed"
     assert "the net raises, the file does not" in check.summary
