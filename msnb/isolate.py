@@ -787,13 +787,21 @@ def settle() -> None:
     """Wait for MindSpore's pending operations; an asynchronous error is raised here.
 
     ``ms.runtime.synchronize`` is no help on CPU: its first call logs an error and does nothing.
-    The executor has moved in MindSpore 2.9; its old home warns.
+    """
+    if (executor := pynative_executor()) is not None:
+        executor.sync()
+
+
+def pynative_executor() -> Any:
+    """What executes MindSpore's operations in PyNative mode; None where it is not imported.
+
+    It has moved in MindSpore 2.9; its old home warns when it is imported.
     """
     for home in ("mindspore.graph.api", "mindspore.common.api"):
         executor = getattr(sys.modules.get(home), "_pynative_executor", None)
         if executor is not None:
-            executor.sync()
-            return
+            return executor
+    return None
 
 
 def _is_healthy() -> bool:

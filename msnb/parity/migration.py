@@ -290,7 +290,7 @@ class _Migration:
             tidy(),
             steps.restored(*self.kept()),
         ):
-            steps.settle()
+            steps.drop_leftovers()
             self.weights()
             self.training()
             base = self.forward("eval")
@@ -779,7 +779,6 @@ class _Migration:
                 ours, self.ms_label = again, label
                 note = "; the label goes as int64 to both"
         if isinstance(ours, Raised):
-            self.ms_loss_raises = True
             self.add(
                 "loss",
                 "failed",

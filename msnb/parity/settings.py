@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 _Reader = Callable[[Any], Any]
@@ -58,7 +58,6 @@ class Kind:
     mindspore: tuple[str, ...]
     settings: tuple[Setting, ...] = ()
     dims: int = 0
-    opaque: bool = field(default=True)  # what it calls inside is its own affair
 
 
 def kind_of(layer: Any, side: str) -> Kind | None:
@@ -441,10 +440,7 @@ _EMBEDDING = (Setting("padding_idx", _padding_idx, _padding_idx),)
 _KINDS = (
     Kind("Linear", ("Linear",), ("Dense", "Linear"), (_BIAS,)),
     Kind("Bilinear", ("Bilinear",), ("BiDense",), (_BIAS,)),
-    *(
-        Kind(f"Conv{d}d", (f"Conv{d}d",), (f"Conv{d}d",), _conv(d), dims=d, opaque=True)
-        for d in (1, 2, 3)
-    ),
+    *(Kind(f"Conv{d}d", (f"Conv{d}d",), (f"Conv{d}d",), _conv(d), dims=d) for d in (1, 2, 3)),
     *(
         Kind(
             f"ConvTranspose{d}d",

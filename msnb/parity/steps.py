@@ -11,11 +11,11 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from msnb.isolate import pynative_executor
 from msnb.parity import limits
 from msnb.parity.arrays import compare, to_numpy
 from msnb.parity.calls import Raised, attempt, cells, plain, run_mode, write
@@ -63,14 +63,14 @@ def restored(*things: Any) -> Iterator[None]:
                 cell.phase = phase
 
 
-def settle() -> None:
+def drop_leftovers() -> None:
     """Drop what earlier calls left in MindSpore's PyNative executor.
 
     After some thirty nets trained in one process ``tensor[0]`` began to raise "Only support
     integers ... but got 0", on any tensor, until the executor's state was cleared (MindSpore 2.10,
     CPU; it clears it itself when a compilation fails).
     """
-    executor = import_module("mindspore.common.api")._pynative_executor
+    executor = pynative_executor()
     executor.sync()
     executor.clear_res()
 
@@ -364,12 +364,6 @@ def swapped(name: str, gradients: dict[str, Gradient]) -> str:
 # Optimizers
 
 
-_TWINS = {
-    # torch's class: MindSpore's classes that compute the same
-    "SGD": ("nn.SGD", "nn.Momentum", "experimental.SGD"),
-    "AdamW": ("experimental.AdamW",),
-    "Adam": (),
-}
 _FORMULAS = {
     ("Adam", "nn.Adam"): (
         "nn.Adam adds eps before the bias correction, torch.optim.Adam after it",
