@@ -108,10 +108,14 @@ def fingerprint(folder: Path) -> str:
         if entry.name.startswith(".") or entry.name in _LITTER or entry.suffix == ".ipynb":
             continue
         for path in sorted(_below(entry) or [entry]):
-            if not path.is_file():
-                continue
-            about = path.stat()
-            small = about.st_size < _SMALL
-            content = path.read_bytes() if small else str(about.st_mtime_ns).encode()
-            found.update(f"{path.relative_to(folder)}\0{about.st_size}\0".encode() + content)
+            try:
+                if not path.is_file():
+                    continue
+                about = path.stat()
+                small = about.st_size < _SMALL
+                content = path.read_bytes() if small else str(about.st_mtime_ns).encode()
+                size = about.st_size
+            except OSError as error:  # what cannot be read is the notebook's to meet
+                content, size = b"", -(error.errno or 1)
+            found.update(os.fsencode(path.relative_to(folder)) + f"\0{size}\0".encode() + content)
     return found.hexdigest()

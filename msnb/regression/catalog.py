@@ -312,8 +312,9 @@ def assign(notebooks: Sequence[Notebook], assignments: Sequence[str]) -> list[di
                     own[name] = notebook.parameters[name].parse(text)
                 except ValueError as error:
                     raise Refused(f"{notebook.name}: {error}") from None
-        if not 0 <= own.get("seed", 0) < 2**32:
-            raise Refused(f"a seed is a whole number from 0 to {2**32 - 1}, not {own['seed']}")
+        seed = own.get("seed")
+        if isinstance(seed, int) and not 0 <= seed < 2**32:
+            raise Refused(f"a seed is a whole number from 0 to {2**32 - 1}, not {seed}")
         typed.append(own)
     return typed
 

@@ -9,7 +9,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Container
+from collections.abc import Container
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,24 +154,16 @@ def kill_marked(marker: str, sessions: Container[int] = (), patience: float = 2.
             return False
 
     def marked() -> list[psutil.Process]:
-        return [
-            process
-            for process in psutil.process_iter(["environ"])
-            if belongs(process) and process.status() != psutil.STATUS_ZOMBIE
-        ]
+        found = []
+        for process in psutil.process_iter(["environ"]):
+            with contextlib.suppress(psutil.Error):  # it ended while we looked
+                if belongs(process) and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
 
     deadline = time.monotonic() + patience
-    while (left := _quietly(marked)) and time.monotonic() < deadline:
+    while (left := marked()) and time.monotonic() < deadline:
         time.sleep(0.05)  # resource trackers and pools end by themselves once their owner has
-    for process in left or ():
+    for process in left:
         with contextlib.suppress(psutil.Error):
             process.kill()
-
-
-def _quietly(look: Callable[[], list[Any]]) -> list[Any]:
-    import psutil
-
-    try:
-        return look()
-    except psutil.Error:  # a process ended while we looked
-        return look()

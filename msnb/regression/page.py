@@ -236,7 +236,7 @@ def _headline(found: Results, counts: Mapping[str, int]) -> str:
     if not found.complete:
         ran = sum(result.decided for result in found.notebooks)
         return f"interrupted: {ran} of {total} notebooks ran to a verdict"
-    if found.ok:
+    if set(counts) == {"ok"}:
         return f"all {total} notebooks ok" if total > 1 else "1 notebook ok"
     return ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
 

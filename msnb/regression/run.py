@@ -108,7 +108,7 @@ class _Run:
         jobs: int,
         limits: Limits,
         progress: Progress | None,
-        kernels: str = "fresh",
+        kernels: str = "auto",
     ) -> None:
         self.plan, self.folder, self.jobs, self.limits = plan, folder.path, jobs, limits
         self.hidden = plan.hidden()

@@ -221,6 +221,9 @@ def test_a_seed_that_no_generator_takes_is_refused(folder: Path) -> None:
     for text in ("-1", "4294967296"):
         with pytest.raises(Refused, match=f"whole number from 0 to 4294967295, not {text}"):
             catalog.assign([notebook], [f"seed={text}"])
+    parameters = 'device_target: str = "CPU"\nseed: int | None = 0'
+    notebook = catalog.read(write_notebook(path, parameters=parameters))
+    assert catalog.assign([notebook], ["seed=None"]) == [{"seed": None}]
 
 
 def kernelspec(folder: Path, name: str, *argv: str) -> None:

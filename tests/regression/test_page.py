@@ -259,6 +259,9 @@ def test_the_headline(tmp_path: Path) -> None:
     )
     results.complete, results.notebooks = True, results.notebooks[:1]
     assert "<h1>1 notebook ok</h1>" in page.render(results, tmp_path)
+    skipped = NotebookResult("09_new", "notebooks/09_new.ipynb", {}, "skipped", "needs 2.11")
+    results.notebooks.append(skipped)
+    assert "<h1>1 skipped, 1 ok</h1>" in page.render(results, tmp_path)
 
 
 def test_the_policy_names_the_one_script(tmp_path: Path) -> None:

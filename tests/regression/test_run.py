@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -262,6 +264,43 @@ def test_only_so_much_is_copied_and_a_large_folder_is_watched_as_one(
     (work / "many" / "8").touch()
     (work / "a").unlink()
     assert beside.differences(work, before) == ([], ["a", "many"])
+
+
+def test_a_file_that_has_no_readable_name_or_content_is_known_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = Path(os.fsdecode(bytes(tmp_path) + b"/caf\xe9.txt"))
+    name.write_text("1")
+    first = beside.fingerprint(tmp_path)
+    name.write_text("2")
+    assert beside.fingerprint(tmp_path) != first
+
+    def closed(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", closed)
+    shut = beside.fingerprint(tmp_path)
+    assert shut == beside.fingerprint(tmp_path) != first
+
+
+def test_a_process_that_ends_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = f"MSNB_RUN_TEST_{os.getpid()}"
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    ending, child = (subprocess.Popen(command, env={**os.environ, marker: "1"}) for _ in "12")
+    real = psutil.Process.status
+
+    def status(process: psutil.Process) -> str:
+        if process.pid == ending.pid:
+            raise psutil.NoSuchProcess(process.pid)
+        return str(real(process))
+
+    monkeypatch.setattr(psutil.Process, "status", status)
+    try:
+        machine.kill_marked(marker, patience=0)
+        assert child.wait(5) == -9
+    finally:
+        ending.kill()
+        ending.wait()
 
 
 def test_results_say_in_what_environment(ran: Ran) -> None:
