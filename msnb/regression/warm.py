@@ -401,9 +401,10 @@ class _Server:
                 client.close()
                 return
             pid = self.fork(request, descriptors, client)
-            client.sendall(_json(pid=pid))
             self.children[pid] = client
             self.selector.register(client, selectors.EVENT_READ, pid)
+            with contextlib.suppress(OSError):  # it has gone: its end, which is read next, tells
+                client.sendall(_json(pid=pid))
         except (OSError, ValueError):
             client.close()
         finally:
@@ -417,7 +418,7 @@ class _Server:
             Path(command[0]).parent != Path(sys.executable).parent
         ):
             return f"it asks for the interpreter {command[0]}"
-        if command[1] != "-m":
+        if command[1:2] != ["-m"]:
             return f"it asks for {' '.join(command[1:3])}"
         if names := _differing(request["env"], self.own):
             return f"its environment differs in {', '.join(names)}"
@@ -552,7 +553,9 @@ class _Parked(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.parked: dict[str, dict[str, Any]] = {}
         for root in roots:
             names = [name for name in sys.modules if name == root or name.startswith(f"{root}.")]
-            self.parked[root] = {name: sys.modules.pop(name) for name in names}
+            found = {name: sys.modules.pop(name) for name in names}
+            # parts alone are what an import that failed has left: it is to fail again
+            self.parked[root] = found if root in found else {}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
         if not self.parked.get(name):

@@ -121,6 +121,21 @@ def test_an_error_is_shown_and_ends_with_1(
     assert "bad" in (tmp_path / "out").read_text()
 
 
+def test_a_package_that_could_not_be_imported_fails_again(
+    env: dict[str, str], start: Callable[..., Forked], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    (broken / "mindspore").mkdir(parents=True)
+    (broken / "mindspore" / "__init__.py").write_text("from . import part\nraise ImportError(part)")
+    (broken / "mindspore" / "part.py").write_text("")
+    env = {**env, "PYTHONPATH": f"{broken}{os.pathsep}{env['PYTHONPATH']}"}
+    (tmp_path / "n").mkdir()
+    with Nursery(tmp_path / "n", sys.executable, env, ["mindspore"]) as nursery:
+        nursery.wait_until_ready()
+        assert start("import mindspore\n", nursery, env=env).wait(10) == 1
+    assert "ImportError: <module 'mindspore.part'" in (tmp_path / "out").read_text()
+
+
 def test_a_signal_is_told_as_popen_does(start: Callable[..., Forked]) -> None:
     process = start("import time; time.sleep(60)")
     assert process.poll() is None
@@ -187,6 +202,7 @@ def test_what_jupyter_and_the_runner_set_is_not_refused(
         (["/usr/bin/other", "-m", "asked"], "it asks for the interpreter /usr/bin/other"),
         ([sys.executable, "-c", "pass"], "it asks for -c pass"),
         ([sys.executable, "-X", "dev"], "it asks for -X dev"),
+        ([sys.executable], "it asks for "),
     ],
 )
 def test_another_command_is_refused(
