@@ -8,8 +8,10 @@ under their own paths, and what a machine answers under ``commands``: ``npu-smi-
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,8 +35,10 @@ _STARTUP = (
     *("~/.bashrc", "~/.bash_profile", "~/.bash_login", "~/.profile", "~/.zshrc", "~/.zprofile"),
     *("/etc/profile", "/etc/bash.bashrc", "/etc/bashrc"),
 )
+_COMPILER = "compiler/version.info"
 _KERNELS = "opp/built-in/op_impl/ai_core/tbe/kernel"
 SECONDS = 5.0  # for npu-smi, which may hang with its driver
+LAST = 2.0  # for a killed process to be gone: one that waits for a driver in the kernel stays
 
 
 def gather(
@@ -63,6 +67,7 @@ def gather(
     found = [cann for toolkit in dict.fromkeys(toolkits) if (cann := _toolkit(folder, toolkit))]
     looked = ([] if named else ["$ASCEND_HOME_PATH (not set)"]) + toolkits
     nothing: Facts = {"version": None, "path": None}
+    faults = [fault for path in toolkits if (fault := _fault(folder, f"{path}/{_COMPILER}"))]
     install = _pairs(folder, "/etc/ascend_install.info")
     driver = install.get("Driver_Install_Path_Param", "/usr/local/Ascend").rstrip("/")
     scripts = [f"{base}/{script}" for base in bases for script in _SET_ENV]
@@ -72,9 +77,13 @@ def gather(
         "root": "/" if real else str(folder),
         "home_path": named,
         "environment": {name: variables[name] for name in VARIABLES if name in variables},
-        "set_env": [s for s in dict.fromkeys(scripts) if below(folder, s).is_file()],
+        "set_env": [s for s in dict.fromkeys(scripts) if os.path.isfile(below(folder, s))],
         "startup": _startup(folder, home),
-        "cann": {**(found[0] if found else nothing), "looked": looked},
+        "cann": {
+            **(found[0] if found else nothing),
+            "looked": looked,
+            "fault": faults[0] if faults else None,
+        },
         "other_cann": found[1:],
         "driver": _part(folder, f"{driver}/driver/version.info"),
         "firmware": _part(folder, f"{driver}/firmware/version.info"),
@@ -97,11 +106,28 @@ def below(root: Path, path: str) -> Path:
 
 
 def _read(root: Path, path: str) -> str | None:
+    place = below(root, path)
+    if not os.path.isfile(place):  # nor a pipe, which would keep us waiting
+        return None
     try:
-        with open(below(root, path), encoding="utf-8", errors="replace") as file:
+        with open(place, encoding="utf-8", errors="replace") as file:
             return file.read(1 << 20)
     except OSError:
         return None
+
+
+def _fault(root: Path, path: str) -> str | None:
+    """Why this user cannot read ``path``; None where that can be read, or is not there."""
+    place = below(root, path)
+    try:
+        os.stat(place)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        return f"{path} cannot be read: {error.strerror}"
+    except ValueError:  # no name of a file
+        return None
+    return None if os.access(place, os.R_OK) else f"{path} cannot be read: Permission denied"
 
 
 def _pairs(root: Path, path: str) -> dict[str, str]:
@@ -131,12 +157,13 @@ def _variables(root: Path, real: bool) -> Mapping[str, str]:
 
 
 def _part(root: Path, path: str) -> Facts:
-    there = below(root, path).is_file()
+    there = os.path.isfile(below(root, path))
     told = {name.lower(): value for name, value in _pairs(root, path).items()}
     return {
         "version": _version(told.get("version", "")),
         "path": path if there else None,
         "looked": [path],
+        "fault": _fault(root, path),
         "inner": told.get("innerversion"),
         "firmware": told.get("compatible_version_fw"),
     }
@@ -160,7 +187,7 @@ def _nodes(root: Path, real: bool) -> Facts:
 
 
 def _in_container(root: Path) -> bool:
-    if any(below(root, path).exists() for path in ("/.dockerenv", "/run/.containerenv")):
+    if any(os.path.exists(below(root, path)) for path in ("/.dockerenv", "/run/.containerenv")):
         return True
     # with version 2 of cgroups the first file is empty of names, and the mounts tell
     if re.search(r"docker|kubepods|containerd|lxc", _read(root, "/proc/1/cgroup") or ""):
@@ -189,23 +216,47 @@ def _command(root: Path, real: bool, ask: bool, name: str, words: list[str]) -> 
     if not ask:
         return {"there": False, "text": "", "end": "not asked"}
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=SECONDS,
-            check=False,
             env={**os.environ, "LC_ALL": "C"},
+            start_new_session=True,
         )
     except FileNotFoundError:
         return {"there": False, "text": "", "end": "not found"}
-    except subprocess.TimeoutExpired:
-        return {"there": True, "text": "", "end": "timeout"}
     except OSError as error:
         return {"there": True, "text": "", "end": f"not started: {error.strerror}"}
-    text = done.stdout.decode("utf-8", "replace")[:200_000]
-    return {"there": True, "text": text, "end": f"exit {done.returncode}"}
+    out, _, in_time = answer(process, SECONDS)
+    if not in_time:
+        return {"there": True, "text": "", "end": "timeout"}
+    text = out.decode("utf-8", "replace")[:200_000]
+    return {"there": True, "text": text, "end": f"exit {process.returncode}"}
+
+
+def answer(process: subprocess.Popen[bytes], seconds: float) -> tuple[bytes, bytes, bool]:
+    """What ``process``, which leads a session, wrote to both streams, and whether it ended in time.
+
+    After ``seconds`` it is killed with all that it started. What does not die of that, or has left
+    the session and holds the streams, is not waited for.
+    """
+    try:
+        out, err = process.communicate(timeout=seconds)
+        return out or b"", err or b"", True
+    except subprocess.TimeoutExpired:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except OSError:
+            process.kill()
+    try:
+        out, err = process.communicate(timeout=LAST)
+    except subprocess.TimeoutExpired as still:
+        out, err = still.stdout, still.stderr  # type: ignore[assignment]
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()
+    return out or b"", err or b"", False
 
 
 def _npu_smi(root: Path, real: bool, ask: bool) -> Facts:
@@ -279,6 +330,8 @@ def hccn(root: Path) -> Facts:
     ``devices`` is None where there is no such file.
     """
     path = "/etc/hccn.conf"
+    if not os.path.isfile(below(root, path)):
+        return {"path": path, "devices": None, "error": _fault(root, path) or "no such file"}
     try:
         text = below(root, path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -312,8 +365,8 @@ def _toolkit(root: Path, path: str) -> Facts | None:
             version = _version(_pairs(root, f"{path}/{folder}{name}").get("version", ""))
             if installer is None and version:
                 installer = {"path": f"{path}/{folder}{name}", "version": version}
-    compiler = f"{path}/compiler/version.info"
-    there = below(root, compiler).is_file()
+    compiler = f"{path}/{_COMPILER}"
+    there = os.path.isfile(below(root, compiler))
     if not parts and not installer and not there:
         return None
     said = parts.get("compiler", {})
@@ -418,10 +471,10 @@ def _packages(root: Path, variables: Mapping[str, str], found: list[Facts]) -> F
     own = [f"{cann['folder']}/python/site-packages" for cann in found[:1]]
     packages: Facts = {"own": own[0] if own else None}
     for name in ("te", "hccl"):
-        places = [p for p in listed if below(root, f"{p}/{name}").is_dir()]
+        places = [p for p in listed if os.path.isdir(below(root, f"{p}/{name}"))]
         packages[name] = {
             "on_path": places[0] if places else None,
-            "beside": next((p for p in own if below(root, f"{p}/{name}").is_dir()), None),
+            "beside": next((p for p in own if os.path.isdir(below(root, f"{p}/{name}"))), None),
         }
     return packages
 

@@ -243,6 +243,9 @@ def _part(name: str) -> Rule:
         if part["path"]:
             summary, remedy = f"{part['path']} names no version", f"cat {shlex.quote(part['path'])}"
             return Check(name, "error" if asked else "skipped", summary, "", expected, remedy)
+        if part.get("fault") and asked and not _device_works(facts):
+            fault = part["fault"]
+            return Check(name, "error", fault, "", expected, _way_to(fault))
         summary = "not installed; looked at " + ", ".join(part["looked"])
         if not asked or _device_works(facts):
             return Check(name, "skipped", summary)
@@ -282,11 +285,14 @@ def _unfit_firmware(facts: Facts) -> Check | None:
 
 def _cann(facts: Facts) -> Check:
     cann, accepted = facts["ascend"]["cann"], facts["ascend"]["accepted"]
+    fault = cann.get("fault")
     versions, version = accepted["versions"], cann["version"]
     asked = wanted(facts)
     list_ = ", ".join(versions or [])
     expected = f"CANN {list_} (from {accepted['file']})" if versions else "a CANN that fits"
     if not cann["path"]:
+        if fault and asked and not _device_works(facts):
+            return Check("CANN", "error", fault, "", expected, _way_to(fault))
         summary = "not installed; looked for compiler/version.info in " + ", ".join(cann["looked"])
         if versions:
             summary += f"; this MindSpore accepts {list_}"
@@ -452,7 +458,9 @@ def _sourced(facts: Facts) -> Check:
             remedy += " && msnb doctor --device-target Ascend --fix"
         return Check(name, "failed", summary, where, expected, remedy)
     if not ascend["cann"]["path"] or ascend["cann"].get("folder") != home:
-        summary = f"ASCEND_HOME_PATH is {home}, and no CANN is there"
+        fault = ascend["cann"].get("fault") or ""
+        why = fault if fault.startswith(f"{home}/") else "no CANN is there"
+        summary = f"ASCEND_HOME_PATH is {home}, and {why}"
         remedy = _set_env(facts) if ascend["set_env"] else "unset ASCEND_HOME_PATH"
         if _device_works(facts):
             return Check(name, "skipped", summary, "", expected)
@@ -573,6 +581,12 @@ def _device_works(facts: Facts) -> bool:
     """Whether Ascend ran an operation: then a missing version file proves nothing."""
     told = (facts["probes"].get("device") or {}).get("told") or {}
     return told.get("device") == "Ascend" and told.get("result") == FIRST
+
+
+def _way_to(fault: str) -> str:
+    """What shows the folder or link on the way that this user cannot pass."""
+    path = fault.partition(" cannot be read: ")[0]
+    return f"namei -l {shlex.quote(path)}  # the owner opens it: chmod a+rX"
 
 
 def _digits(version: str) -> tuple[int, ...]:

@@ -143,7 +143,7 @@ def gather(
         "python": _python(),
         "places": {
             "cwd": str(folder),
-            "home": str(Path.home()),
+            "home": os.path.expanduser("~"),
             "repo": str(repo) if repo else None,
         },
         "active": _active(),
@@ -333,24 +333,24 @@ def _dot_venv(repo: Path | None) -> Facts | None:
         return None
     path = repo / ".venv"
     if path.is_symlink():
-        kind = "link" if path.exists() else "dangling"
+        kind = "link" if os.path.exists(path) else "dangling"
     else:
-        kind = "folder" if path.is_dir() else "missing"
+        kind = "folder" if os.path.isdir(path) else "missing"
     return {
         "path": str(path),
         "kind": kind,
         "prefix": os.path.realpath(path),
-        "python": (path / "bin" / "python").exists(),
+        "python": os.path.exists(path / "bin" / "python"),
     }
 
 
 def _dot_env(repo: Path | None) -> Facts | None:
     """Of ``.env`` in the repository, which VS Code reads, the variables of CANN."""
+    if repo is None or not os.path.isfile(repo / ".env"):  # it may be a pipe of a secret store
+        return None
     try:
-        text = (repo / ".env").read_text(encoding="utf-8") if repo else None
+        text = (repo / ".env").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        text = None
-    if text is None:
         return None
     told = ascend.pairs(text)
     return {name: told[name] for name in ascend.VARIABLES if name in told}
@@ -586,27 +586,17 @@ def run_probe(code: str, *, cwd: Path, seconds: float = SECONDS) -> Facts:
         )
     except OSError as error:
         return {"end": f"not started: {error}", "told": None, "stderr": ""}
-    try:
-        out, err = process.communicate(timeout=seconds)
-        end = "ok" if process.returncode == 0 else f"exit {process.returncode}"
-        if process.returncode < 0:
-            end = f"signal {_signal_name(-process.returncode)}"
-    except subprocess.TimeoutExpired:
-        _kill_group(process)
-        out, err = process.communicate()
+    out, err, in_time = ascend.answer(process, seconds)
+    end = "ok" if process.returncode == 0 else f"exit {process.returncode}"
+    if not in_time:
         end = "timeout"
+    elif process.returncode < 0:
+        end = f"signal {_signal_name(-process.returncode)}"
     told = None
     for line in out.decode("utf-8", "replace").split("\n"):
         if line.startswith(_MARK):
             told = json.loads(line[len(_MARK) :])
     return {"end": end, "told": told, "stderr": err.decode("utf-8", "replace")[-4000:]}
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except OSError:
-        process.kill()
 
 
 def _signal_name(number: int) -> str:

@@ -31,14 +31,15 @@ def checks(rows: list[Check], facts: Facts) -> list[Check]:
 def shorter(text: str, facts: Facts) -> str:
     """``text`` with the paths of this machine replaced."""
     python, places = facts["python"], facts["places"]
+    prefix = None if python["kind"] == "system" else python["prefix"]  # half the machine is in /usr
     labels = {}
     for path, label in (
         (places["home"], "~"),
         (places["repo"], ""),
-        (python["prefix"], "<env>"),
+        (prefix, "<env>"),
         (facts[".venv"] and _is_ours(facts) and facts[".venv"]["path"], "<env>"),
     ):
-        for form in (path, python["real_prefix"]) if label == "<env>" else (path,):
+        for form in (path, python["real_prefix"]) if label == "<env>" and path else (path,):
             if form and len(form) > 1:
                 labels[form] = label
     for path in sorted(labels, key=len, reverse=True):

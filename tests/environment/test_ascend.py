@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ascend_machines import (
     AFTER,
+    ASCEND,
     BEFORE,
     CANN,
     DATA,
@@ -254,6 +261,79 @@ def test_every_rule_is_seen_failing() -> None:
     # addresses are asked for by the rank table's rules: one server alone needs none;
     # the kernel's variables fail in test_doctor_fix.py
     assert set(ascend_rules.CAUSES) - seen == {"device addresses", "kernel variables"}
+
+
+def closed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """What a user sees of a folder that it may not enter; root, who runs this in CI, may."""
+    stat = os.stat
+
+    def refuse(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+        if isinstance(path, str | os.PathLike) and str(path).startswith(f"{folder}/"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "stat", refuse)
+
+
+@pytest.mark.parametrize(
+    ("folder", "row", "file"),
+    [
+        (f"{ASCEND}/driver", "driver", f"{ASCEND}/driver/version.info"),
+        (f"{ASCEND}/firmware", "firmware", f"{ASCEND}/firmware/version.info"),
+        (f"{ASCEND}/ascend-toolkit", "CANN", f"{LATEST}/compiler/version.info"),
+    ],
+)
+def test_a_folder_that_this_user_may_not_enter_is_a_row_and_not_the_end(
+    folder: str, row: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit_910b4(tmp_path)
+    closed(monkeypatch, tmp_path / folder.lstrip("/"))
+    first = failing(judged(tmp_path))[0]
+    assert (first.id, first.status) == (row, "error")
+    assert first.summary == f"{file} cannot be read: Permission denied"
+    assert first.remedy.startswith(f"namei -l {file}  #")
+    if row == "CANN":
+        assert file in judged(tmp_path)["set_env.sh"].summary
+    assert judged(tmp_path, "CPU").ok
+
+
+def test_a_link_to_itself_is_not_called_missing(tmp_path: Path) -> None:
+    fit_910b4(tmp_path)
+    take(tmp_path, f"{ASCEND}/driver/version.info")
+    (tmp_path / f"{ASCEND}/driver/version.info".lstrip("/")).symlink_to("version.info")
+    first = failing(judged(tmp_path))[0]
+    assert first.summary == f"{ASCEND}/driver/version.info cannot be read: {os.strerror(40)}"
+
+
+@pytest.mark.parametrize("path", ["/etc/hccn.conf", f"{HOME}/.bashrc", "commands/id.txt"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(path: str, tmp_path: Path) -> None:
+    fit_910b4(tmp_path)
+    pipe = tmp_path / path.lstrip("/")
+    pipe.parent.mkdir(parents=True, exist_ok=True)
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    code = "import sys; from msnb.environment import ascend; ascend.gather(*sys.argv[1:], None, "
+    code += f"home={HOME!r})"
+    words = [sys.executable, "-c", code, str(tmp_path)]
+    subprocess.run(words, check=True, timeout=30)
+
+
+def test_npu_smi_that_no_signal_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that waits in the kernel for a driver: here, since nobody sends the signal."""
+    started: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda pid, number: started.append(pid))
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda process: started.append(process.pid))
+    monkeypatch.setattr(ascend, "SECONDS", 0.2)
+    monkeypatch.setattr(ascend, "LAST", 0.2)
+    before = time.monotonic()
+    try:
+        found = ascend._command(Path("/"), True, True, "npu-smi-info", ["sleep", "30"])
+        assert time.monotonic() - before < 15
+        assert found == {"there": True, "text": "", "end": "timeout"}
+    finally:
+        for pid in started:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def test_a_cann_may_be_named_by_a_link_or_with_a_slash(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import contextlib
 import io
 import json
 import os
+import pwd
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -247,6 +249,38 @@ time.sleep(300)
     while is_running(child):
         assert time.monotonic() < deadline, "the probe's child is still running"
         time.sleep(0.05)
+
+
+def test_a_probe_whose_child_keeps_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    code = """
+import subprocess, time
+left = subprocess.Popen(["sleep", "60"], start_new_session=True)
+found["left"] = left.pid
+tell()
+time.sleep(300)
+"""
+    before = time.monotonic()
+    found = facts.run_probe(code, cwd=tmp_path, seconds=5.0)
+    assert time.monotonic() - before < 40
+    assert found["end"] == "timeout"
+    os.kill(found["told"]["left"], signal.SIGKILL)
+
+
+def test_a_user_without_a_home_folder_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in `docker run --user 4711`: no HOME that is known, and no line in /etc/passwd."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", lambda number: {}[number])
+    found = facts.gather("CPU", probe=False)
+    assert found["places"]["home"] == "~"
+
+
+def test_a_pipe_called_dot_env_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".env")
+    code = "import sys; from pathlib import Path; from msnb.environment import facts"
+    code += "; print(facts._dot_env(Path(sys.argv[1])))"
+    words = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(words, check=True, timeout=30, capture_output=True)
+    assert done.stdout == b"None\n"
 
 
 def is_running(pid: int) -> bool:

@@ -773,6 +773,15 @@ def test_short_paths_leave_no_machine_in_a_failing_table_and_a_remedy_to_type() 
     assert examine(elsewhere, paths="short")["numpy"].remedy.startswith(PYTHON)
 
 
+@pytest.mark.parametrize("prefix", ["/usr", "/usr/local"])
+def test_a_python_of_the_system_does_not_rename_the_machines_folders(prefix: str) -> None:
+    """Prefix /usr/local is that of Python's own container images; CANN lies below it, too."""
+    facts = no_ascend_facts()
+    facts["python"] |= {"prefix": prefix, "real_prefix": prefix, "kind": "system"}
+    table = str(examine(facts, paths="short"))
+    assert "looked at /usr/local/Ascend/driver/version.info" in table
+
+
 def test_the_supported_versions_are_those_of_the_project() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     low, high = (".".join(map(str, version)) for version in rules.MINDSPORE)
