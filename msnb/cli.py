@@ -295,6 +295,8 @@ def _explain(words: list[str], as_json: bool) -> int:
 
     try:
         text = " ".join(words) if words else _piped(hints.LIMIT)
+        if len(words) == 1 and " " not in text and "\0" not in text and Path(text[:255]).is_file():
+            raise ValueError(f"{text} is a file, not the text of an error: msnb explain < {text}")
         report = hints.explain(text)
     except ValueError as error:
         print(error, file=sys.stderr)
@@ -312,6 +314,11 @@ def _piped(limit: int) -> str:
         raise ValueError('give the text of an error: msnb explain "...", or: ... | msnb explain')
     data = sys.stdin.buffer.read(4 * limit + 1)  # a character of UTF-8 has at most 4 bytes
     text = data.decode("utf-8", "replace")
+    if len(data) > 4 * limit:  # the rest was not read
+        raise ValueError(
+            f"more than {limit:,} characters are too many to explain: give the end, as in: "
+            "tail -n 200 FILE | msnb explain"
+        )
     if "\x00" in text or text.count("\ufffd") > len(text) // 10:
         raise ValueError("what was piped in is no text but binary data: give the error's message")
     return text

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from hccl_logs import CAUSES, LOGS
@@ -229,7 +230,8 @@ def test_the_command_guesses() -> None:
         (b"", "there is no text to explain"),
         (b"\x7fELF\x02\x01\x00\x00", "no text but binary data"),
         (bytes(range(128, 256)) * 9, "no text but binary data"),
-        (b"x" * 900_000, "characters are too many to explain"),
+        (b"x" * 900_000, "more than 200,000 characters are too many to explain"),
+        (b"x" * 200_001, "200,001 characters are too many to explain"),
     ],
 )
 def test_what_the_command_refuses(piped: bytes, sentence: str) -> None:
@@ -238,6 +240,15 @@ def test_what_the_command_refuses(piped: bytes, sentence: str) -> None:
     assert said.stdout == ""
     assert sentence in said.stderr
     assert said.stderr.count("\n") == 1
+
+
+def test_the_name_of_a_file_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.txt").write_text(GATHER)
+    said = invoke("log.txt")
+    assert said.exit_code == 2
+    assert said.stderr.endswith("not the text of an error: msnb explain < log.txt\n")
+    assert invoke("nosuch.txt").exit_code == 1
 
 
 def test_the_command_without_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
