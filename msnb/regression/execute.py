@@ -87,7 +87,6 @@ class _Execution:
         self._flooded: int | None = None  # the position of a cell that wrote too many
         self._kernel: Any = None  # its subprocess.Popen, or warm.Forked
         self._forked = False
-        self._limited = False
 
     def tell(self, event: str, **facts: Any) -> None:
         self._events.write(json.dumps({"event": event, **facts}) + "\n")
@@ -102,10 +101,8 @@ class _Execution:
         from papermill.exceptions import PapermillExecutionError
 
         request = self.request
-        if not self._limited:
-            self._limited = True
-            self._limit_output()
-            _steady_clock()
+        self._limit_output()
+        _steady_clock()
         try:
             papermill.execute_notebook(
                 _literal_path(request["notebook"]),
@@ -132,7 +129,7 @@ class _Execution:
             }
         except DeadKernelError:
             if self._forked and self._exit_status() == warm.UNFIT:
-                return self._again()
+                return {"status": "unfit"}
             if self._flooded is not None:
                 self._position = self._flooded
                 said = f"more than {_OUTPUT // 10**6} MB of output from one cell"
@@ -147,12 +144,6 @@ class _Execution:
             status = "internal" if self._ready else "no kernel"
             return {"status": status, "error": _error(type(error).__name__, str(error), [])}
         return {"status": "completed"}
-
-    def _again(self) -> dict[str, Any]:
-        """From the start, with a fresh kernel: what the forked one has done is not what counts."""
-        os.environ.pop(warm.ADDRESS, None)
-        self._numbers, self._position, self._ran, self._ready = {}, None, 0, False
-        return self.run()
 
     def kill_kernel(self) -> None:
         """Kill whatever is left of the kernel and its process group."""

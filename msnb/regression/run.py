@@ -252,6 +252,10 @@ class _Run:
             self._look_at_memory()
         for active in list(self._active):
             if active.pipe.closed and active.process.poll() is not None:
+                if (active.end or {}).get("status") == "unfit" and not active.why:
+                    self._again(active, selector)
+                    self._active.remove(active)
+                    continue
                 self._finish(active)
                 self._active.remove(active)
                 self._free = sorted({*self._free, *active.devices}, key=self.plan.devices.index)
@@ -282,7 +286,23 @@ class _Run:
                 active.memory = said
                 self._stop(active, "memory")
 
-    def _start(self, job: Job, result: NotebookResult, devices: tuple[int, ...]) -> _Active:
+    def _again(self, active: _Active, selector: selectors.BaseSelector) -> None:
+        """From the start, with a fresh kernel, in a folder that the forked one has not touched."""
+        active.request.close()
+        machine.kill_marked(active.marker, active.sessions)
+        shutil.rmtree(active.private, ignore_errors=True)
+        fresh = self._start(active.job, active.result, active.devices, fresh=True)
+        self._active.append(fresh)
+        selector.register(fresh.pipe, selectors.EVENT_READ, fresh)
+
+    def _start(
+        self,
+        job: Job,
+        result: NotebookResult,
+        devices: tuple[int, ...],
+        *,
+        fresh: bool = False,
+    ) -> _Active:
         private = Path(tempfile.mkdtemp(prefix="msnb-run-"))
         marker = f"MSNB_RUN_{uuid.uuid4().hex}"
         written = (self.folder, self.plan.base / "runs")
@@ -310,6 +330,8 @@ class _Run:
             "JUPYTER_RUNTIME_DIR": str(private / "runtime"),
             "IPYTHONDIR": str(private / "ipython"),
         }
+        if fresh:
+            surroundings.pop(warm.ADDRESS, None)
         if self._threads is not None:
             result.share = {"threads": self._threads}
         if devices:

@@ -25,7 +25,6 @@ import fcntl
 import gc
 import importlib
 import importlib.abc
-import importlib.util
 import json
 import math
 import os
@@ -57,7 +56,16 @@ PRELOADED = (
 )
 
 UNFIT = 86  # the exit code of a kernel that found out that it should have been a fresh one
-_PARKED = ("mindspore", "torch")
+# What packages read when they are imported: of the environment all, or what begins with these; and
+# files in the working folder.
+_FRAMEWORKS = ("mindspore", "torch")
+_READ_BY = {
+    "matplotlib": ("MPL", "XDG_", "HOME"),
+    "numpy": ("NPY_", "NUMPY_", "OMP_", "OPENBLAS_", "MKL_"),
+    "scipy": ("SCIPY_", "OMP_", "OPENBLAS_", "MKL_"),
+    "tqdm": ("TQDM_",),
+}
+_FILES_READ_BY = {"matplotlib": ("matplotlibrc",)}
 _ANSWER = 5.0  # seconds a nursery may take to fork
 _GRACE = 3.0  # seconds that what it forked may take to end
 _START = 120.0  # seconds it may take to import
@@ -347,10 +355,17 @@ class Nursery:
 
 class _Server:
     def __init__(
-        self, address: str, own: Mapping[str, str], added: Mapping[str, Mapping[str, str]]
+        self,
+        address: str,
+        own: Mapping[str, str],
+        added: Mapping[str, Mapping[str, str]],
+        parked: Sequence[str] = (),
+        limits: Mapping[str, int] | None = None,
     ) -> None:
         self.own = own  # the environment as the frameworks found it
         self.added = added  # by package: what it put into it when it was imported
+        self.parked = parked  # the packages that a kernel has not imported when it starts
+        self.limits = limits or {}  # of recursion: at first, and where a package set another
         self.children: dict[int, socket.socket] = {}
         self.doomed: dict[int, float] = {}  # those whose client has gone, and until when they may
         self.selector = selectors.DefaultSelector()
@@ -474,9 +489,12 @@ class _Server:
         tempfile.tempdir = None
         if numpy := sys.modules.get("numpy"):  # Python's own generator does this itself
             numpy.random.seed()
+        if torch := sys.modules.get("torch"):
+            torch.default_generator.seed()
         if log := sys.modules.get("mindspore.log"):  # the name of its file has the process number
             vars(log)["GLOBAL_LOGGER"] = None
-        sys.meta_path.insert(0, _Parked(_PARKED, self.own, self.added))
+        sys.setrecursionlimit(self.limits.get("", sys.getrecursionlimit()))
+        sys.meta_path.insert(0, _Parked(self.parked, self.own, self.added, self.limits))
         command = request["command"]
         module, arguments = command[2], command[3:]
         if module == "ipykernel_launcher":  # 1: told to end with no parent, and not talkative
@@ -536,11 +554,14 @@ def _cut_short() -> NoReturn:
     raise ValueError("the request was cut short")
 
 
-class _Parked(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _Parked(importlib.abc.MetaPathFinder):
     """Packages that were imported before the fork and look as if they were not, until imported.
 
     What a package reads when it is imported, it read in the nursery. If the process has changed its
-    environment before the import, a fresh one would be another: this one ends, unfit.
+    environment before the import, a fresh one would be another: this one ends, unfit. A package of
+    the same name that comes first on the path, such as a file beside the notebook, is imported.
+
+    With the first of them come those that read nothing: the others may look for them.
     """
 
     def __init__(
@@ -548,33 +569,81 @@ class _Parked(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         roots: Sequence[str],
         own: Mapping[str, str],
         added: Mapping[str, Mapping[str, str]],
+        limits: Mapping[str, int],
     ) -> None:
-        self.own, self.added = dict(own), added
-        self.parked: dict[str, dict[str, Any]] = {}
-        for root in roots:
-            names = [name for name in sys.modules if name == root or name.startswith(f"{root}.")]
-            found = {name: sys.modules.pop(name) for name in names}
-            # parts alone are what an import that failed has left: it is to fail again
-            self.parked[root] = found if root in found else {}
+        self.own, self.added, self.limits = dict(own), added, limits
+        self.parked: dict[str, dict[str, Any]] = {root: {} for root in roots}
+        for name in list(sys.modules):
+            if (root := name.partition(".")[0]) in self.parked:
+                self.parked[root][name] = sys.modules.pop(name)
+        for root, found in self.parked.items():
+            if root not in found:
+                found.clear()  # what an import that failed has left: it is to fail again
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
         if not self.parked.get(name):
             return None
+        spec = self.elsewhere(name)
+        if name in self.parked:
+            spec.loader = _Taken(self, spec.loader)
+        return spec
+
+    def elsewhere(self, name: str) -> Any:
+        """What an ordinary import finds; where that is another package, it is parked no more."""
+        others = (finder for finder in sys.meta_path if finder is not self)
+        specs = (finder.find_spec(name, None) for finder in others)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is None or spec.origin != self.parked[name][name].__spec__.origin:
+            del self.parked[name]
+        return spec
+
+    def take(self, name: str) -> None:
+        """Put a package where an import would have put it; end, unfit, where that is not the same.
+
+        It takes the place of the module that the import system has made for it.
+        """
         if name == "mindspore" and "GLOG_v" not in os.environ:
             _log_to_stderr(self.parked[name][name])  # as it does without msnb.setup()
-        if changed := _differing(os.environ, self.own):
-            _note(f"it imported {name} after it had set {', '.join(changed)}")
-            os._exit(UNFIT)
-        return importlib.util.spec_from_loader(name, self)
+        changed = _differing(os.environ, self.own)
+        if name not in _FRAMEWORKS:
+            read = _READ_BY.get(name, ())
+            changed = [variable for variable in changed if variable.startswith(read)]
+        if changed:
+            self.unfit(f"it imported {name} after it had set {', '.join(changed)}")
+        for file in _FILES_READ_BY.get(name, ()):
+            if os.path.exists(file):
+                self.unfit(f"it imported {name}, which reads {file}")
+        added = self.added.get(name, {})
+        os.environ.update(added)
+        self.own |= added
+        sys.setrecursionlimit(self.limits.get(name, sys.getrecursionlimit()))
+        sys.modules.update(self.parked.pop(name))
+        for other in self.parked.keys() - {*_FRAMEWORKS, *_READ_BY}:
+            if self.parked[other]:
+                self.elsewhere(other)
+                sys.modules.update(self.parked.pop(other, {}))
+        if self.parked.get("numpy"):  # all that read something use it
+            importlib.import_module("numpy")
+
+    def unfit(self, why: str) -> NoReturn:
+        _note(why)
+        os._exit(UNFIT)
+
+
+class _Taken(importlib.abc.Loader):
+    """The loader of a parked package: its own, for whoever asks, but what it loads is there."""
+
+    def __init__(self, parked: _Parked, own: Any) -> None:
+        self._parked, self._own = parked, own
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
 
     def create_module(self, spec: Any) -> None:
         return None
 
     def exec_module(self, module: Any) -> None:
-        name = module.__name__
-        os.environ.update(self.added.get(name, {}))
-        self.own |= self.added.get(name, {})
-        sys.modules.update(self.parked.pop(name))  # it takes the place of ``module``
+        self._parked.take(module.__name__)
 
 
 def _differing(asked: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
@@ -587,6 +656,16 @@ def _differing(asked: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
         and not name.startswith(_READ_LATE_PREFIXES)
         and asked.get(name) != own.get(name)
     )
+
+
+def _packages(at_first: set[str]) -> list[str]:
+    """What was imported since: packages by their own names, none of Python's."""
+    found = set(_FRAMEWORKS)
+    for name, module in sys.modules.items():
+        new = name not in at_first and name not in sys.stdlib_module_names
+        if new and "." not in name and getattr(module.__spec__, "name", None) == name:
+            found.add(name)
+    return sorted(found)
 
 
 def _log_to_stderr(mindspore: Any) -> None:
@@ -608,19 +687,26 @@ def main(arguments: list[str]) -> None:
         os.environ["GLOG_log_dir"] = str(folder)
     os.environ.setdefault("MPLBACKEND", _INLINE)
     own = dict(os.environ)
-    added = {}
+    added: dict[str, dict[str, str]] = {}
+    limits = {"": sys.getrecursionlimit()}
+    at_first = set(sys.modules)
     for module in modules:
-        before = dict(os.environ)
+        root = module.partition(".")[0]
+        before, limit = dict(os.environ), sys.getrecursionlimit()
         try:
             importlib.import_module(module)
         except Exception as error:  # a kernel meets it again, and says so
             print(f"{module} cannot be imported: {type(error).__name__}: {error}", flush=True)
-        added[module] = {
-            name: value for name, value in os.environ.items() if before.get(name) != value
-        }
+        added.setdefault(root, {}).update(
+            (name, value) for name, value in os.environ.items() if before.get(name) != value
+        )
+        if sys.getrecursionlimit() != limit:
+            limits[root] = sys.getrecursionlimit()
+        if root == "ipykernel":
+            at_first = set(sys.modules)  # a kernel has these when it starts
     gc.collect()
     gc.freeze()  # what was imported stays on pages that the children share
-    server = _Server(address, own, added)
+    server = _Server(address, own, added, _packages(at_first), limits)
     try:
         server.run()
     finally:

@@ -23,6 +23,15 @@ IMPORTED = time.perf_counter()
 os.environ["PRECIOUS_WAS_HERE"] = "yes"
 """
 
+SEEDED = """
+import random
+class Generator:
+    drawn = 1
+    def seed(self):
+        self.drawn = random.SystemRandom().random()
+default_generator = Generator()
+"""
+
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -30,7 +39,12 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "mindspore").mkdir()  # parked by its name
     (folder / "mindspore" / "__init__.py").write_text(PRECIOUS)
     (folder / "mindspore" / "part.py").write_text("import sys\nHOME = sys.modules['mindspore']\n")
+    (folder / "mindspore" / "uses.py").write_text("import simple\n")
     (folder / "mindspore" / "log.py").write_text("GLOBAL_LOGGER = 'of the nursery'\n")
+    (folder / "mindspore" / "deep.py").write_text("import sys\nsys.setrecursionlimit(7000)\n")
+    (folder / "matplotlib.py").write_text("HERE = True\n")
+    (folder / "simple.py").write_text("import sys\ndef me(): return sys.modules['simple']\n")
+    (folder / "torch.py").write_text(SEEDED)
     return folder
 
 
@@ -47,7 +61,11 @@ def shared(
 ) -> Iterator[Nursery]:
     folder = tmp_path_factory.mktemp("n")
     with Nursery(
-        folder, sys.executable, env, ["mindspore", "mindspore.part", "mindspore.log"]
+        folder,
+        sys.executable,
+        env,
+        [f"mindspore{part}" for part in ("", ".part", ".log", ".deep", ".uses")]
+        + ["matplotlib", "numpy", "torch"],
     ) as nursery:
         nursery.wait_until_ready()
         yield nursery
@@ -159,12 +177,16 @@ def test_an_interrupt_reaches_python(start: Callable[..., Forked], tmp_path: Pat
     assert "interrupted" in (tmp_path / "out").read_text()
 
 
-def test_numpy_is_seeded_anew(start: Callable[..., Forked], tmp_path: Path) -> None:
-    drawn = set()
+def test_random_numbers_are_drawn_anew(start: Callable[..., Forked], tmp_path: Path) -> None:
+    drawn: set[str] = set()
     for _ in range(2):
-        start("import random, tempfile; print(random.random(), tempfile.gettempdir())").wait(10)
-        drawn.add((tmp_path / "out").read_text())
-    assert len(drawn) == 2
+        process = start(
+            "import random, numpy, torch\n"
+            "print(random.random(), numpy.random.rand(), torch.default_generator.drawn)\n"
+        )
+        assert process.wait(10) == 0, (tmp_path / "out").read_text()
+        drawn.update((tmp_path / "out").read_text().split())
+    assert len(drawn) == 6
 
 
 @pytest.mark.parametrize(
@@ -231,6 +253,72 @@ def test_what_an_import_puts_into_the_environment_comes_with_the_import(
     )
     assert process.wait(10) == 0
     assert (tmp_path / "out").read_text() == "None yes\n"
+
+
+def test_what_is_imported_is_found_where_it_lies(
+    start: Callable[..., Forked], modules: Path, tmp_path: Path
+) -> None:
+    process = start(
+        "from importlib.util import find_spec\n"
+        "spec = find_spec('mindspore')\n"
+        "print(spec.origin)\n"
+        "print(*spec.submodule_search_locations, spec.has_location)\n"
+        "print(spec.loader.get_filename('mindspore'))\n"
+    )
+    assert process.wait(10) == 0, (tmp_path / "out").read_text()
+    home = modules / "mindspore"
+    said = (tmp_path / "out").read_text().splitlines()
+    assert said == [f"{home}/__init__.py", f"{home} True", f"{home}/__init__.py"]
+
+
+def test_a_file_beside_the_notebook_hides_a_package_of_its_name(
+    start: Callable[..., Forked], tmp_path: Path
+) -> None:
+    (tmp_path / "matplotlib.py").write_text("MINE = True\n")
+    process = start("import matplotlib, mindspore; print(matplotlib.MINE, mindspore.READ)")
+    assert process.wait(10) == 0, (tmp_path / "out").read_text()
+    assert (tmp_path / "out").read_text() == "True as found\n"
+
+
+def test_what_a_package_looks_for_is_there_with_it(
+    start: Callable[..., Forked], tmp_path: Path
+) -> None:
+    process = start(
+        "import sys; print('simple' in sys.modules)\n"
+        "import mindspore.uses\n"
+        "print(mindspore.uses.simple.me() is sys.modules['simple'], 'matplotlib' in sys.modules)\n"
+    )
+    assert process.wait(10) == 0, (tmp_path / "out").read_text()
+    assert (tmp_path / "out").read_text() == "False\nTrue False\n"
+    (tmp_path / "simple.py").write_text("MINE = True\n")
+    process = start("import mindspore, simple; print(simple.MINE)")
+    assert process.wait(10) == 0, (tmp_path / "out").read_text()
+
+
+def test_other_packages_heed_the_variables_and_files_that_they_read(
+    start: Callable[..., Forked], tmp_path: Path
+) -> None:
+    sets = "import os; os.environ['{}'] = 'x'; import matplotlib; print(matplotlib.HERE)"
+    assert start(sets.format("UNRELATED")).wait(10) == 0, (tmp_path / "out").read_text()
+    assert start(sets.format("MPLBACKEND")).wait(10) == UNFIT
+    (tmp_path / "matplotlibrc").write_text("lines.linewidth: 9\n")
+    assert start("import matplotlib").wait(10) == UNFIT
+
+
+def test_the_recursion_limit_is_the_interpreters_until_a_package_sets_its_own(
+    start: Callable[..., Forked], tmp_path: Path
+) -> None:
+    fresh = subprocess.run(
+        [sys.executable, "-c", "import sys; print(sys.getrecursionlimit())"],
+        capture_output=True,
+        text=True,
+    )
+    process = start(
+        "import sys; print(sys.getrecursionlimit())\n"
+        "import mindspore; print(sys.getrecursionlimit())\n"
+    )
+    assert process.wait(10) == 0, (tmp_path / "out").read_text()
+    assert (tmp_path / "out").read_text() == f"{fresh.stdout}7000\n"
 
 
 def test_the_logger_of_the_nursery_which_writes_to_its_file_is_given_up(

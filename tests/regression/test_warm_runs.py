@@ -22,6 +22,8 @@ print("went on")"""
 STOPS_ITS_PARENT = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)"
 SETS_FIRST = """\
 import os
+os.mkdir("made")  # as it may only where the folder is what it was at first
+os.rename("made", os.environ["TMPDIR"] + "/made")
 os.environ["GLOG_v"] = "3"
 import mindspore
 print("level", os.environ["GLOG_v"])"""
