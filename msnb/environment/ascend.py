@@ -11,6 +11,7 @@ import ast
 import errno
 import os
 import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -63,14 +64,25 @@ def gather(
     variables = _variables(folder, real)
     named = variables.get("ASCEND_HOME_PATH", "").rstrip("/") or None
     bases = list(dict.fromkeys(["/usr/local/Ascend", os.path.join(home, "Ascend")]))
-    toolkits = ([named] if named else []) + [f"{base}/{cann}" for base in bases for cann in _CANN]
+    startup = _startup(folder, home)
+    written = list(dict.fromkeys(line["script"] for line in startup if line["script"]))
+    toolkits = [named] if named else []
+    for script in written.copy():  # a reader's own, which may be in none of the default folders
+        place = os.path.dirname(script)
+        there = [path for path in (place, f"{place}/latest") if _toolkit(folder, path)]
+        toolkits += there
+        if not there:  # the set_env.sh of something else, such as nnal
+            written.remove(script)
+    toolkits += [f"{base}/{cann}" for base in bases for cann in _CANN]
     found = [cann for toolkit in dict.fromkeys(toolkits) if (cann := _toolkit(folder, toolkit))]
     looked = ([] if named else ["$ASCEND_HOME_PATH (not set)"]) + toolkits
     nothing: Facts = {"version": None, "path": None}
     faults = [fault for path in toolkits if (fault := _fault(folder, f"{path}/{_COMPILER}"))]
     install = _pairs(folder, "/etc/ascend_install.info")
     driver = install.get("Driver_Install_Path_Param", "/usr/local/Ascend").rstrip("/")
-    scripts = [f"{base}/{script}" for base in bases for script in _SET_ENV]
+    nodes = _nodes(folder, real)
+    group = nodes["group"] or install.get("UserGroup", "HwHiAiUser")
+    scripts = written + [f"{base}/{script}" for base in bases for script in _SET_ENV]
     if named:
         scripts = [f"{named}/set_env.sh", f"{os.path.dirname(named)}/set_env.sh", *scripts]
     return {
@@ -78,7 +90,7 @@ def gather(
         "home_path": named,
         "environment": {name: variables[name] for name in VARIABLES if name in variables},
         "set_env": [s for s in dict.fromkeys(scripts) if os.path.isfile(below(folder, s))],
-        "startup": _startup(folder, home),
+        "startup": startup,
         "cann": {
             **(found[0] if found else nothing),
             "looked": looked,
@@ -88,9 +100,9 @@ def gather(
         "driver": _part(folder, f"{driver}/driver/version.info"),
         "firmware": _part(folder, f"{driver}/firmware/version.info"),
         "install_info": install,
-        "nodes": _nodes(folder, real),
+        "nodes": nodes,
         "container": _in_container(folder),
-        "user": _user(folder, real, ask, install.get("UserGroup", "HwHiAiUser")),
+        "user": _user(folder, real, ask, group),
         "npu_smi": _npu_smi(folder, real, ask),
         "libraries": _libraries(folder, variables, named),
         "opp": _same_folder(folder, variables.get("ASCEND_OPP_PATH"), f"{named}/opp"),
@@ -111,7 +123,7 @@ def _read(root: Path, path: str) -> str | None:
         return None
     try:
         with open(place, encoding="utf-8", errors="replace") as file:
-            return file.read(1 << 20)
+            return file.read(1 << 20).replace("\0", "")
     except OSError:
         return None
 
@@ -182,8 +194,23 @@ def _nodes(root: Path, real: bool) -> Facts:
     devices = sorted(int(name[7:]) for name in names if re.fullmatch(r"davinci[0-9]{1,6}", name))
     managers = [name for name in MANAGERS if name in names]
     every = [f"/dev/davinci{number}" for number in devices] + [f"/dev/{name}" for name in managers]
-    closed = [node for node in every if real and not os.access(node, os.R_OK | os.W_OK)]
-    return {"devices": devices, "managers": managers, "closed": closed}
+    closed = [
+        node for node in every if real and not os.access(below(root, node), os.R_OK | os.W_OK)
+    ]
+    group = _group_of(below(root, closed[0])) if closed else None
+    return {"devices": devices, "managers": managers, "closed": closed, "group": group}
+
+
+def _group_of(node: Path) -> str | None:
+    """The group that may read and write ``node``; None where that is root's, or has no name."""
+    try:
+        import grp
+
+        told = os.stat(node)
+        name = grp.getgrgid(told.st_gid).gr_name
+    except (ImportError, OSError, KeyError):
+        return None
+    return name if told.st_mode & 0o060 == 0o060 and name != "root" else None
 
 
 def _in_container(root: Path) -> bool:
@@ -330,9 +357,10 @@ def hccn(root: Path) -> Facts:
     ``devices`` is None where there is no such file.
     """
     path = "/etc/hccn.conf"
-    if not os.path.isfile(below(root, path)):
-        return {"path": path, "devices": None, "error": _fault(root, path) or "no such file"}
     try:
+        if not os.path.isfile(below(root, path)):
+            os.stat(below(root, path))
+            return {"path": path, "devices": None, "error": "no file"}
         text = below(root, path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         return {"path": path, "devices": None, "error": error.strerror or str(error)}
@@ -402,15 +430,31 @@ _SOURCES = re.compile(
 
 
 def _startup(root: Path, home: str) -> list[Facts]:
-    """Lines of the shell's own files that source CANN's set_env.sh."""
+    """Lines of the shell's own files that source CANN's set_env.sh, and its path if it is plain."""
     extra = [f"/etc/profile.d/{name}" for name in _names(root, "/etc/profile.d", ".sh")]
     found = []
     for name in (*_STARTUP, *extra):
         path = name.replace("~", home, 1) if name.startswith("~") else name
         for line in (_read(root, path) or "").splitlines():
             if _SOURCES.search(line):
-                found.append({"file": name, "line": line.strip()})
+                script = _script_in(line, home)
+                found.append({"file": name, "line": line.strip(), "script": script})
     return found
+
+
+def _script_in(line: str, home: str) -> str | None:
+    """The absolute path of the set_env.sh that ``line`` sources; None where it holds a variable."""
+    try:
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        words = list(lexer)
+    except ValueError:
+        return None
+    for word in words:
+        if word.endswith("set_env.sh"):
+            path = re.sub(r"^(?:~|\$HOME|\$\{HOME\})(?=/)", home, word)
+            return os.path.normpath(path) if path.startswith("/") and "$" not in path else None
+    return None
 
 
 def _names(root: Path, folder: str, ending: str) -> list[str]:
@@ -470,10 +514,16 @@ def _packages(root: Path, variables: Mapping[str, str], found: list[Facts]) -> F
     listed = [part for part in variables.get("PYTHONPATH", "").split(":") if part]
     own = [f"{cann['folder']}/python/site-packages" for cann in found[:1]]
     packages: Facts = {"own": own[0] if own else None}
+    here = _resolved(root, found[0]["folder"]) + os.sep if found else ""
     for name in ("te", "hccl"):
         places = [p for p in listed if os.path.isdir(below(root, f"{p}/{name}"))]
         packages[name] = {
             "on_path": places[0] if places else None,
+            "foreign": bool(
+                places
+                and _CANN_FOLDER.search(places[0])
+                and not _resolved(root, places[0]).startswith(here)
+            ),
             "beside": next((p for p in own if os.path.isdir(below(root, f"{p}/{name}"))), None),
         }
     return packages

@@ -511,6 +511,12 @@ def _packages(facts: Facts) -> Check:
     if not facts["ascend"]["home_path"]:
         return Check(name, "skipped", "needs set_env.sh", "", expected)
     missing = [package for package in ("te", "hccl") if not packages[package]["on_path"]]
+    foreign = [package for package in ("te", "hccl") if packages[package].get("foreign")]
+    if foreign and not missing and not _device_works(facts):
+        place, home = packages[foreign[0]]["on_path"], facts["ascend"]["home_path"]
+        summary = f"PYTHONPATH has another CANN's first, {place}, and ASCEND_HOME_PATH is {home}"
+        remedy = f"{_set_env(facts)}  # in a new shell, whose files source no other"
+        return Check(name, "failed", summary, "", expected, remedy)
     if not missing:
         return Check(name, "ok", packages["te"]["on_path"], "", expected)
     if _device_works(facts):

@@ -117,19 +117,27 @@ def read(path: Path) -> dict[str, Any]:
     """
     file = path / "results.json" if path.is_dir() else path
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
+        record = json.loads(file.read_bytes())  # UTF-8, or UTF-16 as PowerShell's > writes it
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         record = None
-    if isinstance(record, dict):
-        if isinstance(record.get("notebooks"), list) or "facts" in record or "python" in record:
-            return record
-        if isinstance(record.get("checks"), list):
-            return record
+    if isinstance(record, dict) and _is_known(record):
+        return record
     raise ValueError(
         f"{file} holds neither a run's results nor what msnb doctor --json prints: write such a "
         "file with msnb doctor --json > before.json"
+    )
+
+
+def _is_known(record: Mapping[str, Any]) -> bool:
+    if isinstance(record.get("notebooks"), list):
+        return True
+    if isinstance(_at(record.get("facts", record), "python"), Mapping):
+        return True
+    checks = record.get("checks")
+    return isinstance(checks, list) and all(
+        isinstance(_at(check, "id"), str) and _at(check, "status") in STATUSES for check in checks
     )
 
 
@@ -232,7 +240,7 @@ def _dotted(version: Any) -> Any:
 
 def _facts(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if "notebooks" in record:
-        record = record.get("environment", {})
+        record = record["environment"] if isinstance(record.get("environment"), Mapping) else {}
     if isinstance(record.get("facts"), Mapping):
         found: Mapping[str, Any] = record["facts"]
         return found

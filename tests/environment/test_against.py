@@ -84,7 +84,13 @@ def test_tables_without_facts_are_compared_by_their_checks(
     assert "numpy" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", "not json", '{"a": 1}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "[]", "{}", "not json", '{"a": 1}', "[" * 100_000),
+        *('{"facts": {}}', '{"facts": 3}', '{"python": 1}', '{"checks": [3]}'),
+    ],
+)
 def test_a_file_that_holds_no_environment(
     content: str,
     tmp_path: Path,
@@ -94,6 +100,24 @@ def test_a_file_that_holds_no_environment(
     code, file = compare(content, fit_facts(), tmp_path, monkeypatch)
     assert code == 2
     assert str(file) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_file_that_came_through_windows(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "before.json"
+    file.write_text(json.dumps({"facts": fit_facts()}), encoding=encoding)
+    monkeypatch.setattr(facts, "gather", lambda *args, **kwargs: fit_facts())
+    assert main(["--against", str(file)]) == 0
+
+
+def test_a_run_without_an_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = {"notebooks": [], "environment": []}
+    assert compare(empty, fit_facts(), tmp_path, monkeypatch)[0] == 2
+    assert "holds no facts" in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

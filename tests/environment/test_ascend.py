@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import grp
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from ascend_machines import (
     HOME,
     LATEST,
     Machine,
+    cann,
     fit_910b4,
     put,
     sourced,
@@ -393,6 +397,75 @@ MOUNTS = "700 600 0:52 / / rw,relatime - overlay overlay rw,lowerdir=/var/lib/{}
 def test_what_tells_a_container(path: str, content: str, container: bool, tmp_path: Path) -> None:
     put(tmp_path, path, content)
     assert ascend.gather(tmp_path, None)["container"] is container
+
+
+OWN = "/data/soft/CANN 8.2/ascend-toolkit"
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        (f"source '{OWN}/set_env.sh'", OWN),
+        (f'. "{OWN}/set_env.sh"; export A=1', OWN),
+        ("[ -f ~/npu/cann/set_env.sh ] && source $HOME/npu/cann/set_env.sh", f"{HOME}/npu/cann"),
+    ],
+)
+def test_a_cann_in_a_folder_that_only_bashrc_names(line: str, place: str, tmp_path: Path) -> None:
+    fit_910b4(tmp_path)
+    shutil.rmtree(tmp_path / LATEST.lstrip("/"))
+    home = f"{place}/latest" if place == OWN else place
+    cann(tmp_path, "toolkit-8.2.RC1.info", "install-8.2.RC1.info", home=home)
+    put(tmp_path, f"{HOME}/.bashrc", f"{line}\n")
+    put(tmp_path, "commands/env.txt", "LANG=C.UTF-8\n")
+    first = failing(judged(tmp_path))[0]
+    assert first.id == "set_env.sh"
+    assert "though ~/.bashrc sources it" in first.summary
+    assert first.remedy.startswith(f"source {shlex.quote(f'{place}/set_env.sh')} && ")
+
+
+def test_the_cann_of_bashrc_is_meant_where_there_are_two(tmp_path: Path) -> None:
+    fit_910b4(tmp_path)
+    cann(tmp_path, "opp-8.5.0.info", None, home="/data/cann")
+    put(tmp_path, "/usr/local/Ascend/nnal/atb/set_env.sh")
+    lines = "source /usr/local/Ascend/nnal/atb/set_env.sh\nsource /data/cann/set_env.sh\n"
+    put(tmp_path, f"{HOME}/.bashrc", f"source {LATEST}/$WHICH/set_env.sh\n{lines}")
+    put(tmp_path, "commands/env.txt", "LANG=C.UTF-8\n")
+    assert failing(judged(tmp_path))[0].remedy.startswith("source /data/cann/set_env.sh && ")
+
+
+def test_python_packages_of_another_cann_are_seen(tmp_path: Path) -> None:
+    fit_910b4(tmp_path)
+    cann(tmp_path, "opp-8.5.0.info", None, home=CANN)
+    sourced(tmp_path, LATEST)
+    env = (tmp_path / "commands" / "env.txt").read_text(encoding="utf-8")
+    first_of_all = f"PYTHONPATH={CANN}/python/site-packages:"
+    put(tmp_path, "commands/env.txt", env.replace("PYTHONPATH=", first_of_all))
+    first = failing(judged(tmp_path))[0]
+    assert first.id == "te and hccl"
+    assert f"{CANN}/python/site-packages, and ASCEND_HOME_PATH is {LATEST}" in first.summary
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "group"),
+    [(0o660, "npu", "npu"), (0o600, "npu", "HwHiAiUser"), (0o660, "root", "HwHiAiUser")],
+)
+def test_the_group_is_that_of_the_nodes(
+    mode: int, name: str, group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The installer's record may name another, and to join that would not help."""
+    put(tmp_path, "/dev/davinci0")
+    (tmp_path / "dev" / "davinci0").chmod(mode)
+    monkeypatch.setattr(os, "access", lambda path, how: False)
+    monkeypatch.setattr(grp, "getgrgid", lambda number: SimpleNamespace(gr_name=name))
+    told = ascend._nodes(tmp_path, True)
+    assert told["closed"] == ["/dev/davinci0"]
+    assert (told["group"] or "HwHiAiUser") == group
+
+
+def test_a_recorded_text_may_hold_what_no_variable_can(tmp_path: Path) -> None:
+    fit_910b4(tmp_path)
+    put(tmp_path, "commands/env.txt", "ASCEND_HOME_PATH=/no\0where\nPYTHONPATH=\0/x\n")
+    assert failing(judged(tmp_path))[0].id == "set_env.sh"
 
 
 def test_libraries_may_be_known_to_the_loader_instead(tmp_path: Path) -> None:
