@@ -289,6 +289,15 @@ def _compared(batch: _Batch, known: Manifest, actual: Any, wanted: Any) -> Check
             id, "failed", f"the file cannot run: {actual}", remedy="export without dynamic"
         )
     shapes = [[v.shape for _, v in side] for side in (actual, wanted)]
+    if len(actual) != len(wanted):
+        return Check(
+            id,
+            "failed",
+            f"the file gives {len(actual)} outputs, the net {len(wanted)}",
+            found=", ".join(map(str, shapes[0])),
+            expected=", ".join(map(str, shapes[1])),
+            remedy="the file is another net's, or an older one's: export this net again",
+        )
     if shapes[0] != shapes[1]:
         return Check(
             id,
@@ -315,8 +324,14 @@ def _repeatable(tried: Sequence[_Batch], results: Sequence[Any]) -> Check:
     first, second = results[0], results[again]
     if isinstance(first, Failure) or isinstance(second, Failure):
         return Check("repeatable", "skipped", "the file cannot run on the first batch")
-    if all(running.bitwise(a[1], b[1]) for a, b in zip(first, second, strict=True)):
+    if len(first) == len(second) and all(
+        running.bitwise(a[1], b[1]) for a, b in zip(first, second, strict=True)
+    ):
         return Check("repeatable", "ok", "the first batch, run again after others, bit by bit")
+    if running.repeats(first, second):
+        return Check(
+            "repeatable", "ok", "the first batch, run again after others, but for rounding"
+        )
     return Check(
         "repeatable",
         "failed",

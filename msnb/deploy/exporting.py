@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from msnb.deploy import graphfile, manifest, refusals, running
 from msnb.deploy.manifest import Manifest, Port
 from msnb.deploy.running import Failure, attempt
 from msnb.parity.arrays import compare, to_numpy
-from msnb.parity.calls import cells, is_cell, kind, tidy, training
+from msnb.parity.calls import cells, is_cell, kind, tidy, training, unchanged
 from msnb.report import Check, Report
 
 __all__ = ["FORMATS", "export"]
@@ -84,6 +85,11 @@ def export(
     wanted = _formats(formats)
     target = _target(name)
     if not is_cell(net):
+        if isinstance(net, type):
+            raise TypeError(
+                f"net is a net, and was given the class {net.__name__}: make one first, "
+                f"net = {net.__name__}(...)"
+            )
         what = "a net of PyTorch's" if kind(net) == "torch" else f"a {type(net).__name__}"
         raise TypeError(
             f"net is a mindspore nn.Cell, not {what}; a function is exported as the construct of "
@@ -123,7 +129,9 @@ def _one(job: _Job, format: str) -> Check:
             ),
             sizes={},
         )
-    live = _live(job)
+    with unchanged([job.net]):  # trials must not move the state that is written into the file
+        live = _live(job)
+        elastic = [] if isinstance(live, Check) else _elastic(job, live[0])
     if isinstance(live, Check):
         return replace(live, id=format.lower())
     path = job.target.with_name(f"{job.target.name}.{format.lower()}")
@@ -135,7 +143,7 @@ def _one(job: _Job, format: str) -> Check:
             return Check(format.lower(), "failed", said, found=idiom, remedy=rewrite)
         made = folder / path.name
         (folder / f"model.{format.lower()}").rename(made)
-        verdict, outputs, note = _verify(job, format, made, live)
+        verdict, outputs, note = _verify(job, format, made, live, elastic)
         if verdict is not None:
             return verdict
         record = _record(job, format, made, outputs, live[0])
@@ -165,13 +173,20 @@ def _live(job: _Job) -> list[Trial] | Check:
             if isinstance(found, Failure):
                 idiom, rewrite = refusals.explain(found.text)
                 said = f"the net itself cannot be run{where}, before any export: {found}"
+                if trials:  # it ran with the example's sizes
+                    named = ", ".join(n for n in sizes if sizes[n] != job.sizes[n])
+                    rewrite = f"leave {named} out of dynamic: one file for each size that is needed"
                 return Check("net", "failed", said, found=idiom, remedy=rewrite)
         assert not isinstance(once, Failure)
         assert not isinstance(again, Failure)
-        same = [
-            a[0] == b[0] and running.bitwise(a[1], b[1]) for a, b in zip(once, again, strict=False)
-        ]
-        if len(once) != len(again) or not all(same):
+        if not once:
+            return Check(
+                "net",
+                "failed",
+                "the net returns nothing, so that nothing can be proved; no file was written",
+                remedy="return tensors from construct",
+            )
+        if not running.repeats(once, again):
             return Check(
                 "net",
                 "failed",
@@ -181,8 +196,37 @@ def _live(job: _Job) -> list[Trial] | Check:
                 remedy="draw random numbers outside and pass them in; keep state in a Parameter, "
                 "or pass it in and return it",
             )
+        ranks = [[v.ndim for _, v in side] for side in (trials[0][2] if trials else once, once)]
+        if ranks[0] != ranks[1]:
+            at = next(i for i, (a, b) in enumerate(zip_longest(*ranks)) if a != b)
+            name = (once if at < len(once) else trials[0][2])[at][0]
+            shapes = [
+                str(side[at][1].shape) if at < len(side) else "nothing"
+                for side in (once, trials[0][2])
+            ]
+            return Check(
+                "net",
+                "failed",
+                f"{name} has the shape {shapes[0]}{where} and {shapes[1]} for "
+                f"{_sizes(trials[0][0])}: another number of axes; no file was written",
+                remedy="where it is squeeze(), name the axis: x.squeeze(1)",
+            )
         trials.append((dict(sizes), inputs, once))
     return trials
+
+
+def _elastic(job: _Job, first: Trial) -> list[tuple[int, int]]:
+    """(output, axis) of sizes that the inputs' values decide, as those of ``ops.nonzero``."""
+    found = set()
+    for factor in (-1, 0):
+        inputs = [a * a.dtype.type(factor) if a.dtype.kind == "f" else a for a in first[1]]
+        other = running.outputs(job.net, inputs, job.dtypes)
+        if isinstance(other, Failure) or len(other) != len(first[2]):
+            continue
+        for index, ((_, a), (_, b)) in enumerate(zip(first[2], other, strict=True)):
+            sizes = enumerate(zip(a.shape, b.shape, strict=False))
+            found |= {(index, axis) for axis, (here, there) in sizes if here != there}
+    return sorted(found)
 
 
 def _trial_sizes(job: _Job) -> list[dict[str, int]]:
@@ -271,10 +315,10 @@ def _own_syntax_level() -> Iterator[None]:
 
 
 def _verify(
-    job: _Job, format: str, made: Path, trials: list[Trial]
+    job: _Job, format: str, made: Path, trials: list[Trial], elastic: list[tuple[int, int]]
 ) -> tuple[Check | None, tuple[Port, ...], str]:
     """A failed Check or None, the outputs' shapes and dtypes, and what was proved."""
-    outputs = _output_ports(job, trials)
+    outputs = _output_ports(job, trials, elastic)
     if format == "MINDIR":
         graph = graphfile.read(made)
         if graph.training:
@@ -380,7 +424,9 @@ def _run_onnx(path: Path, inputs: list[Array]) -> Any:
     return [(str(i), array) for i, array in enumerate(found)]
 
 
-def _output_ports(job: _Job, trials: list[Trial]) -> tuple[Port, ...]:
+def _output_ports(
+    job: _Job, trials: list[Trial], elastic: list[tuple[int, int]]
+) -> tuple[Port, ...]:
     """Names, shapes and dtypes of the outputs; an axis that follows a named one has its name."""
     first_sizes, _, first = trials[0]
     ports = []
@@ -396,6 +442,8 @@ def _output_ports(job: _Job, trials: list[Trial]) -> tuple[Port, ...]:
                         if sizes[n] == other[axis] and first_sizes[n] == value.shape[axis]
                     ]
                     shape[axis] = same[0] if same else "?"
+        for axis in (axis for output, axis in elastic if output == index):
+            shape[axis] = "?"
         ports.append(Port(name, tuple(shape), value.dtype.name))
     return tuple(ports)
 
@@ -431,7 +479,12 @@ def _record(
 @contextmanager
 def _workplace(path: Path) -> Iterator[Path]:
     """A hidden folder beside the file to be, gone afterwards; those of dead processes go too."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise type(error)(
+            f"cannot write {str(path)!r}: {error.filename!r} is, or is in, a file and no folder"
+        ) from None
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder: give another name")
     start = f".{path.name}.{socket.gethostname()}-"
@@ -521,6 +574,11 @@ def _formats(asked: Any) -> tuple[str, ...]:
 
 def _target(name: Any) -> Path:
     if not isinstance(name, (str, os.PathLike)) or not str(name).strip():
+        if is_cell(name) or hasattr(name, "shape"):
+            raise TypeError(
+                f"name is a path such as 'exports/lenet', not a {type(name).__name__}; the order "
+                "is export(net, example, name)"
+            )
         raise TypeError(f"name is a path such as 'exports/lenet', not {name!r}")
     if str(name).endswith(("/", os.sep)) or "\0" in str(name):
         raise ValueError(f"name is the path of a file, such as 'exports/lenet', not {str(name)!r}")
@@ -550,9 +608,14 @@ def _example(example: Any) -> tuple[tuple[Array, ...], tuple[str, ...]]:
                 'axes of any size: dynamic={0: "batch"}'
             )
         if not kind(value) or not hasattr(value, "dtype"):
+            hints = {
+                dict: "give a tuple of its values, in construct's order",
+                list: "numbers in lists become one with numpy.array(numbers, numpy.float32)",
+                type(None): "leave out arguments that construct has defaults for",
+            }
+            hint = hints.get(type(value), "a number becomes one with mindspore.Tensor(number)")
             raise TypeError(
-                f"{where} is an array or a tensor, not a {type(value).__name__}; a number becomes "
-                "one with mindspore.Tensor(number)"
+                f"{where} is an array or a tensor, not a {type(value).__name__}; {hint}"
             )
         array, dtype = to_numpy(value, where)
         if not array.size:
@@ -621,12 +684,12 @@ def _axes(
                 raise TypeError(f"dynamic[{key!r}] maps an axis to a name, not {value!r}")
             array = arrays[list(names).index(key)]
             for axis, word in value.items():
-                found[key][_axis(axis, array)] = _word(word)
+                _call(found[key], _axis(axis, array), word)
         else:
             first = _axis(key, arrays[0])
             for name, array in zip(names, arrays, strict=True):
                 if array.ndim > first and array.shape[first] == arrays[0].shape[first]:
-                    found[name][first] = _word(value)
+                    _call(found[name], first, value)
     sizes: dict[str, int] = {}
     for name, array in zip(names, arrays, strict=True):
         for axis, word in found[name].items():
@@ -638,6 +701,13 @@ def _axes(
     return found
 
 
+def _call(axes: dict[int, str], axis: int, word: Any) -> None:
+    if axes.setdefault(axis, _word(word)) != word:
+        raise ValueError(
+            f"dynamic gives axis {axis} two names, {axes[axis]!r} and {word!r}: give it one"
+        )
+
+
 def _axis(axis: Any, array: Array) -> int:
     try:
         number = operator.index(axis)
@@ -645,8 +715,8 @@ def _axis(axis: Any, array: Array) -> int:
         raise TypeError(f"an axis in dynamic is a whole number, not {axis!r}") from None
     if isinstance(axis, bool) or not -array.ndim <= number < array.ndim:
         raise ValueError(
-            f"dynamic names axis {axis!r} of an input of shape {array.shape}, which has the axes 0 "
-            f"to {array.ndim - 1}"
+            f"dynamic names axis {axis!r} of an input of shape {array.shape}, which has "
+            + (f"the axes 0 to {array.ndim - 1}" if array.ndim else "no axis")
         )
     return number % array.ndim
 

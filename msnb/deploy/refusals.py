@@ -84,7 +84,8 @@ REFUSALS = (
         "cast both to one dtype, and give them one shape",
     ),
     Refusal(
-        r"input type must be same|must have the same type|type must be the same|same dtype",
+        r"input type must be same|must have the same type|type must be the same|same dtype"
+        r"|the type of '\w+' should be same as",
         "a dtype of the example's that does not meet the weights' dtype",
         "export with the dtype that the net is trained in: float32 as a rule, where "
         "np.random.rand gives float64",

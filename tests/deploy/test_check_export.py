@@ -195,13 +195,29 @@ def out(*shape: int, value: float = 1.0) -> running.Outputs:
         (out(4, 3, value=1 + 2**-22), "ok", "equal but for rounding: at most 2.38e-07 off"),
         (out(4, 3, value=1.001), "failed", "12 of 12 elements are off"),
         (out(1, 3), "failed", "the file gives (1, 3), the net (4, 3)"),  # broadcasting hides it
-        (out(4, 3) * 2, "failed", "the file gives (4, 3), (4, 3), the net (4, 3)"),
+        (out(4, 3) * 2, "failed", "the file gives 2 outputs, the net 1"),
         (running.Failure("RuntimeError", "no"), "failed", "cannot run: RuntimeError: no"),
         ([("output", np.ones((4, 3)))], "failed", "float64"),
     ],
 )
 def test_how_a_batch_is_judged(actual, status, words):
     check = checking._compared(BATCH, KNOWN, actual, out(4, 3))
+    assert check.status == status
+    assert words in check.summary
+
+
+@pytest.mark.parametrize(
+    ("second", "status", "words"),
+    [
+        (out(4, 3), "ok", "bit by bit"),
+        (out(4, 3, value=1 + 2**-22), "ok", "but for rounding"),  # std and log2, on a CPU
+        (out(4, 3, value=1.001), "failed", "two answers for one batch"),
+        (out(2, 3), "failed", "two answers for one batch"),
+        (out(4, 3) * 2, "failed", "two answers for one batch"),
+    ],
+)
+def test_the_last_bit_is_no_second_answer(second, status, words):
+    check = checking._repeatable([BATCH, replace(BATCH, id="again")], [out(4, 3), second])
     assert check.status == status
     assert words in check.summary
 

@@ -17,7 +17,7 @@ from mindspore import nn, ops
 from nets_to_export import Small, expected, images
 
 import msnb
-from msnb.deploy import export, load_exported, manifest, refusals, running
+from msnb.deploy import export, graphfile, load_exported, manifest, refusals, running
 
 
 def loaded(path: Path) -> Any:
@@ -412,14 +412,108 @@ def test_air_is_for_ascend():
     assert "AIR is written on Ascend alone, and this process computes on CPU" in check.summary
 
 
+# Nets that a first user brings
+
+
+class Counting(nn.Cell):
+    """A counter that no output depends on."""
+
+    def __init__(self):
+        super().__init__()
+        self.n = ms.Parameter(ms.Tensor(5.0), name="n", requires_grad=False)
+
+    def construct(self, x):
+        ops.assign(self.n, self.n + 1)
+        return x * 2
+
+
+def test_trials_do_not_move_the_state_in_the_file():
+    net = Counting()
+    assert export(net, X, "counting").ok
+    assert float(net.n.value()) == 5.0
+    (stored,) = graphfile.read(Path("counting.mindir")).parameters
+    assert np.frombuffer(bytes(stored.data), np.float32) == 5.0
+
+
+def squeezed(self, x):
+    return ops.squeeze(x)
+
+
+def test_an_output_that_loses_an_axis_for_one_row_is_refused():
+    (check,) = export(cell(squeezed), X, "squeezed", dynamic={0: "batch"})
+    assert check.status == "failed"
+    assert "output has the shape (3,) for batch 1 and (2, 3) for batch 2" in check.summary
+    assert check.remedy == "where it is squeeze(), name the axis: x.squeeze(1)"
+    assert not any(Path().iterdir())
+
+
+def positives(self, x):
+    return ops.nonzero(x > 0)
+
+
+def test_a_size_that_the_values_decide_is_free():
+    assert export(cell(positives), X - 3, "positives").ok
+    assert manifest.read(Path("positives.mindir")).outputs[0].shape == ("?", 2)
+    found = load_exported("positives")(ms.Tensor(np.float32([[1, -1, -1], [-1, -1, 1]])))
+    assert found.asnumpy().tolist() == [[0, 0], [1, 2]]
+
+
+def nothing(self, x):
+    return ()
+
+
+def test_a_net_that_returns_nothing_proves_nothing():
+    (check,) = export(cell(nothing), X, "nothing")
+    assert check.status == "failed"
+    assert "returns nothing" in check.summary
+
+
+def into_weights(self, x):
+    return self.fc(x)
+
+
+def test_a_dtype_or_an_axis_that_the_weights_do_not_take():
+    (check,) = export(cell(into_weights), X.astype(np.float64), "a")
+    assert check.found == "a dtype of the example's that does not meet the weights' dtype"
+    (check,) = export(cell(into_weights), X, "a", dynamic={1: "width"})
+    assert "cannot be run for width 6" in check.summary
+    assert check.remedy == "leave width out of dynamic: one file for each size that is needed"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "good"),
+    [
+        (np.float32([1, 2]), np.float32([1, 2.0000002]), True),
+        (np.float32([1, 2]), np.float32([1, 2.001]), False),
+        (np.float32([np.nan]), np.float32([np.nan]), True),
+        (np.float32([1]), np.float32([np.nan]), False),
+        (np.float32([1]), np.float32([1, 1]), False),
+        (np.int32([1]), np.int32([2]), False),
+        (np.float32([1]), np.float64([1]), False),
+    ],
+)
+def test_the_last_bit_is_no_second_answer(a, b, good):
+    # MindSpore's std of 7 rows differs in the last bit from one call to the next
+    assert running.repeats([("output", a)], [("output", b)]) is good
+
+
 # Arguments: each slip its sentence
 
 SLIPS = [
     ({"net": torch.nn.Linear(3, 3)}, TypeError, "a mindspore nn.Cell, not a net of PyTorch's"),
+    ({"net": nn.Dense}, TypeError, "was given the class Dense: make one first, net = Dense(...)"),
     ({"net": len}, TypeError, "not a builtin_function_or_method"),
     ({"example": []}, ValueError, "example holds no input"),
     ({"example": 3.0}, TypeError, "not a float; a number becomes one with mindspore.Tensor"),
     ({"example": "x"}, TypeError, "not a str"),
+    ({"example": {"x": X}}, TypeError, "not a dict; give a tuple of its values, in construct's"),
+    ({"example": X.tolist()}, TypeError, "not a list; numbers in lists become one with numpy"),
+    ({"example": (X, None)}, TypeError, "not a NoneType; leave out arguments that construct has"),
+    (
+        {"example": np.float32(3), "dynamic": {0: "batch"}},
+        ValueError,
+        "axis 0 of an input of shape (), which has no axis",
+    ),
     ({"example": np.zeros((0, 3), np.float32)}, ValueError, "empty, of shape (0, 3)"),
     ({"example": np.float32([[np.nan, 1, 2]])}, ValueError, "holds NaN or infinity"),
     ({"example": X.astype(np.complex64)}, ValueError, "takes real numbers"),
@@ -434,6 +528,7 @@ SLIPS = [
     ({"formats": None}, TypeError, "formats is a list of formats"),
     ({"name": ""}, TypeError, "name is a path"),
     ({"name": 7}, TypeError, "not 7"),
+    ({"name": X, "example": "a"}, TypeError, "not a ndarray; the order is export(net, example, "),
     ({"name": "folder/"}, ValueError, "the path of a file"),
     ({"name": "net.ckpt"}, ValueError, ".ckpt is no format of export"),
     ({"dynamic": "batch"}, TypeError, "dynamic maps an axis to a name"),
@@ -441,6 +536,11 @@ SLIPS = [
     ({"dynamic": {"y": {0: "b"}}}, ValueError, "names the input 'y'; the net's are x"),
     ({"dynamic": {0: None}}, TypeError, 'a name such as "batch", not None'),
     ({"dynamic": {1.5: "b"}}, TypeError, "a whole number, not 1.5"),
+    (
+        {"dynamic": {0: "n", -2: "m"}},
+        ValueError,
+        "gives axis 0 two names, 'n' and 'm': give it one",
+    ),
     ({"dynamic": {0: "n", 1: "n"}}, ValueError, "two axes 'n' that have the sizes 2 and 3"),
 ]
 
@@ -461,8 +561,12 @@ def test_a_folder_of_that_name_and_one_that_cannot_be_written():
     with pytest.raises(IsADirectoryError, match=r"'a\.mindir' is a folder"):
         export(cell(same), X, "a")
     Path("file").write_text("")
-    with pytest.raises(OSError, match="file"):
+    with pytest.raises(
+        OSError, match=r"cannot write 'file/a\.mindir': 'file' is, or is in, a file"
+    ):
         export(cell(same), X, "file/a")
+    with pytest.raises(OSError, match=r"cannot write 'file/b/a\.mindir': 'file/b' is, or is in, "):
+        export(cell(same), X, "file/b/a")
 
 
 def test_a_net_too_large_for_one_file(monkeypatch):
