@@ -440,7 +440,9 @@ def _with_version(version: str) -> "tuple[list[str], dict[str, str]] | None":
         if word.partition("=")[0] == "--mindspore":
             del words[position : position + (1 if "=" in word else 2)]
             break
-    return [sys.executable, "-m", "msnb.cli", *words], found.environment(os.environ)
+    # What lies in the working folder, a typer.py say, is not ours to import.
+    safe = ["-P"] if sys.version_info >= (3, 11) else []
+    return [sys.executable, *safe, "-m", "msnb.cli", *words], found.environment(os.environ)
 
 
 def _run(

@@ -179,7 +179,7 @@ def _reports(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "checks": [
                     {
                         "id": check["id"],
-                        "status": STATUSES[STATUSES.index(check["status"])],
+                        "status": _status(check["status"]),
                         "metrics": {
                             name: _ends(told)[0] for name, told in check["metrics"].items()
                         },
@@ -190,6 +190,12 @@ def _reports(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for report in entry["required"]
     ]
+
+
+def _status(told: str) -> str:
+    if told not in STATUSES:
+        raise ValueError(f"a check's status is one of {', '.join(STATUSES)}, not {told!r}")
+    return told
 
 
 def _ends(told: Any) -> tuple[float, float | None, float | None]:

@@ -13,7 +13,7 @@ HIDDEN = "(hidden)"
 
 _NAME = re.compile(
     r"passw|passphrase|_pwd$|secret|token(?![a-z])|credential|cookie|auth(?!or)"
-    r"|(api|access|private|secret|ssh|signing|encryption|auth)[_-]?key|_key$|_pat$",
+    r"|(api|access|private|secret|ssh|signing|encryption|auth)[_-]?key|_key$|_pat$|^pgpass|dsn$",
     re.IGNORECASE,
 )
 _IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")

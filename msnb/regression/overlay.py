@@ -7,6 +7,7 @@ its version, too. The other requirements are those of the environment: they have
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import re
@@ -106,8 +107,9 @@ def _build(version: str, folder: Path) -> None:
             f"{folder.parent}: {error.strerror}; MSNB_CACHE names another folder"
         ) from None
     for left in folder.parent.glob(f".{folder.name}-*"):  # by one that was killed, long ago
-        if left != work and time.time() - left.stat().st_mtime > _STALE:
-            shutil.rmtree(left, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # its owner is at work, and renamed it
+            if left != work and time.time() - left.stat().st_mtime > _STALE:
+                shutil.rmtree(left, ignore_errors=True)
     print(f"MindSpore {version}: fetching it for {folder}, once", file=sys.stderr, flush=True)
     try:
         built = subprocess.run(
@@ -132,6 +134,11 @@ def _build(version: str, folder: Path) -> None:
         except OSError:
             if not (folder / _DONE).exists():
                 raise
+    except OSError as error:
+        where = error.filename or folder
+        raise Refused(
+            f"--mindspore {version}: {where}: {error.strerror}; MSNB_CACHE names another folder"
+        ) from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -195,6 +195,12 @@ def test_the_file_has_a_line_for_each_metric_and_no_path(tmp_path: Path) -> None
         ('{"schema": 1}', "no 'notebooks'"),
         ('{"schema": 1, "notebooks": {"a": {"verdict": "fine"}}}', "the verdict of a is 'fine'"),
         ('{"schema": 1, "notebooks": {"a": {"verdict": "ok"}}}', "no 'required'"),
+        (
+            '{"schema": 1, "device": "CPU", "versions": {}, "notebooks": {"a": {"verdict": "ok", '
+            '"required": [{"title": "t", "checks": [{"id": "c", "status": "fine", '
+            '"metrics": {}}]}]}}}',
+            "a check's status is one of ok, skipped, error, failed, not 'fine'",
+        ),
         (None, "cannot be read: No such file"),
     ],
 )

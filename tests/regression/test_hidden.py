@@ -13,7 +13,7 @@ from msnb.regression.hidden import HIDDEN, Hidden, is_secret
     [
         *("password", "DB_PASSWORD", "db_pwd", "passphrase", "client_secret", "HF_TOKEN", "token"),
         *("apiKey", "API_KEY", "api-key", "aws_access_key_id", "private_key", "SESSION_COOKIE"),
-        *("auth", "AUTH_HEADER", "GITHUB_PAT", "credentials", "SIGNING_KEY"),
+        *("auth", "AUTH_HEADER", "GITHUB_PAT", "credentials", "SIGNING_KEY", "SENTRY_DSN"),
     ],
 )
 def test_names_of_secrets(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import json
 import os
@@ -142,6 +143,7 @@ def test_what_cannot_be_is_refused_by_name(version: str, said: str, shelf: Path)
 
 
 def test_a_run_is_in_that_version_and_says_so(shelf: Path, place: Place) -> None:
+    (place.root / "typer.py").write_text("raise SystemExit('a file of the user\\'s')")
     ran = place.run("--mindspore", "2.8.0", "--jobs=1", "01")
     assert ran.code == 0, ran.stderr
     assert ran.results is not None
@@ -181,3 +183,13 @@ def test_a_cache_that_cannot_be_written_is_named(
     monkeypatch.setenv("MSNB_CACHE", str(tmp_path / "file"))
     with pytest.raises(Refused, match=r"file: .*; MSNB_CACHE names another folder$"):
         overlay.get("2.8.0")
+
+
+def test_a_disk_that_gets_full_is_named(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/cache/file")
+
+    monkeypatch.setattr(overlay.subprocess, "run", full)
+    with pytest.raises(Refused, match=r"2\.8\.0: /cache/file: No space left on device; MSNB_CACHE"):
+        overlay.get("2.8.0")
+    assert list(overlay.cache().iterdir()) == []
