@@ -290,6 +290,8 @@ class _Run:
         """From the start, with a fresh kernel, in a folder that the forked one has not touched."""
         active.request.close()
         machine.kill_marked(active.marker, active.sessions)
+        for note in warm.notes(active.private / _NOTES):
+            self._note(f"{active.job.name}: {note}")
         shutil.rmtree(active.private, ignore_errors=True)
         fresh = self._start(active.job, active.result, active.devices, fresh=True)
         self._active.append(fresh)
@@ -332,6 +334,8 @@ class _Run:
         }
         if fresh:
             surroundings.pop(warm.ADDRESS, None)
+        if self._nursery is not None:
+            surroundings[warm.NOTES] = str(private / _NOTES)
         if self._threads is not None:
             result.share = {"threads": self._threads}
         if devices:
@@ -436,8 +440,6 @@ class _Run:
     def _close_nursery(self, *, kill: bool = False) -> None:
         if self._nursery is not None:
             self._nursery.stop(kill=kill)
-            for note in self._nursery.notes:
-                self._note(note)
             self._nursery = None
         if self._nursery_folder is not None:
             shutil.rmtree(self._nursery_folder, ignore_errors=True)
@@ -493,6 +495,8 @@ class _Run:
         limits = {"cell": math.ceil(self.limits.cell), "total": self.limits.total}
         results.judge(result, document, end, job.notebook.cells, limits)
         self.progress.finished(result)
+        for note in warm.notes(active.private / _NOTES):
+            self._note(note)
         try:
             if document is not None:
                 self._keep(active, document, end)
@@ -568,6 +572,7 @@ def _signals(note: Callable[[int], None]) -> Iterator[None]:
 
 
 _PARTIAL = "executed.ipynb"
+_NOTES = "notes"
 
 
 def _phases(active: _Active, ended: float) -> dict[str, float]:
