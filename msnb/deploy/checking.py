@@ -38,6 +38,7 @@ class _Batch:
     id: str
     inputs: list[Array]
     given: bool  # by the caller, not derived from a batch of the caller's
+    dtypes: tuple[str, ...] = ()
 
 
 def check_export(
@@ -76,11 +77,16 @@ def check_export(
     import mindspore as ms
 
     if not is_cell(net):
-        raise TypeError(f"net is a mindspore nn.Cell, not a {type(net).__name__}")
+        what = f"a {type(net).__name__}"
+        if isinstance(net, type):
+            what = f"the class {net.__name__}: give the net that was exported"
+        elif is_module(net):
+            what = "a net of PyTorch's: that is torch_net=, beside the MindSpore net"
+        raise TypeError(f"net is a mindspore nn.Cell, not {what}")
     if torch_net is not None and not is_module(torch_net):
         raise TypeError(f"torch_net is a torch nn.Module, not a {type(torch_net).__name__}")
     source = _found(path)
-    title = f"check_export {source if isinstance(source, str) else source.name}"
+    title = f"check_export {(Path(path) if isinstance(source, str) else source).name}"
     given = _given(batches)
     if isinstance(source, str):
         return Report(title, [Check("file", "failed", source)])
@@ -109,8 +115,11 @@ def check_export(
         timeout=timeout,
     )
     if outcome.status != "ok":
-        said = outcome.describe().splitlines()[0]
-        checks.append(Check("run", "failed", said, remedy="export the net again"))
+        said, remedy = outcome.describe().splitlines()[0], "export the net again"
+        said = said.replace("run_file", "the file's process", 1)
+        if outcome.status == "timeout":
+            remedy = f"give it longer: check_export(..., timeout={10 * timeout:g})"
+        checks.append(Check("run", "failed", said, remedy=remedy))
         return Report(title, checks)
     stored, *results = outcome.result()
     checks.append(_stored(known, stored))
@@ -215,9 +224,11 @@ def _given(batches: Any) -> list[_Batch]:
                 raise TypeError(
                     f"batch {index} is an array or a tuple of arrays, not a {type(value).__name__}"
                 )
-        inputs = [to_numpy(value)[0].copy() for value in values]
+        pairs = [to_numpy(value) for value in values]
+        inputs = [array.copy() for array, _ in pairs]
         rows = inputs[0].shape[0] if inputs and inputs[0].ndim else 1
-        found.append(_Batch(f"batch {index} ({rows} rows)", inputs, True))
+        id = f"batch {index} ({rows} row{'s' * (rows != 1)})"
+        found.append(_Batch(id, inputs, True, tuple(dtype for _, dtype in pairs)))
     return found
 
 
@@ -230,7 +241,12 @@ def _fit(batches: Sequence[_Batch], known: Manifest) -> None:
                 f"{batch.id} has {len(batch.inputs)} inputs, and the file takes "
                 f"{len(known.inputs)} ({names})"
             )
-        for array, port in zip(batch.inputs, known.inputs, strict=True):
+        for array, dtype, port in zip(batch.inputs, batch.dtypes, known.inputs, strict=True):
+            if dtype != port.dtype:  # converted, it would hide what load_exported refuses
+                raise ValueError(
+                    f"{batch.id}: {port.name} is {dtype}, and the file takes {port.dtype}: give "
+                    "it as in use, with astype"
+                )
             if array.ndim != len(port.shape):
                 raise ValueError(
                     f"{batch.id}: {port.name} has the shape {array.shape}, and the file takes "
@@ -315,6 +331,11 @@ def _compared(batch: _Batch, known: Manifest, actual: Any, wanted: Any) -> Check
             return Check(id, "failed", f"{name}: {bad.summary}", found=bad.found)
         exact = exact and running.bitwise(a, w)
         worst = max(worst, report["values"].metrics.get("max_abs", 0.0))
+    if batch.given and all(
+        w.size and w.dtype.kind == "f" and not np.isfinite(w).any() for _, w in wanted
+    ):
+        said = "the net gives NaN or infinity alone, which proves nothing"
+        return Check(id, "error", said, remedy="give batches as in use")
     said = "bit by bit" if exact else f"equal but for rounding: at most {worst:.3g} off"
     return Check(id, "ok", said, metrics={"max_abs": worst})
 

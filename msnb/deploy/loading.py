@@ -197,7 +197,8 @@ def load_exported(path: str | os.PathLike[str], *, strict: bool = True) -> Expor
 
     ``strict=False`` warns of another batch size, converts arrays of NumPy and PyTorch, and loads a
     file without a manifest, whose shapes come from the graph, after a process of its own has shown
-    that it can be read. Damage is never tolerated.
+    that it can be read. Damage that shows is never tolerated; a changed number shows only by the
+    manifest.
 
     Returns an ``ExportedModel``. Raises ``FileNotFoundError``, and ``ExportedFileError`` (a
     ``ValueError``) for a file that is damaged, without its manifest, encrypted, made by a newer

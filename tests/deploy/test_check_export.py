@@ -222,6 +222,16 @@ def test_the_last_bit_is_no_second_answer(second, status, words):
     assert words in check.summary
 
 
+def test_nan_alone_proves_nothing():
+    nothing = out(4, 3, value=np.nan)
+    check = checking._compared(BATCH, KNOWN, nothing, nothing)
+    assert check.status == "error"
+    assert "NaN or infinity alone" in check.summary
+    some = out(4, 3)
+    some[0][1][0] = np.nan
+    assert checking._compared(BATCH, KNOWN, some, some).status == "ok"
+
+
 def test_a_net_that_raises():
     failure = running.Failure("ValueError", "negative")
     assert checking._compared(BATCH, KNOWN, failure, failure).status == "error"
@@ -247,7 +257,10 @@ def test_stored_outputs_on_another_device_may_round_otherwise():
 # Arguments
 
 SLIPS = [
-    ({"net": torch.nn.Linear(2, 2)}, TypeError, "net is a mindspore nn.Cell, not a Linear"),
+    ({"net": torch.nn.Linear(2, 2)}, TypeError, "not a net of PyTorch's: that is torch_net="),
+    ({"net": len}, TypeError, "net is a mindspore nn.Cell, not a builtin_function_or_method"),
+    ({"net": nn.Dense}, TypeError, "not the class Dense: give the net that was exported"),
+    ({"batches": [images().astype(float)]}, ValueError, "x is float64, and the file takes float32"),
     ({"torch_net": 3}, TypeError, "torch_net is a torch nn.Module, not a int"),
     ({"batches": images()}, TypeError, "was given one array: put it into a list, [batch]"),
     ({"batches": "x"}, TypeError, "batches is a list of inputs"),
@@ -277,5 +290,7 @@ def test_a_file_that_is_not_whole_is_a_finding(net, here):
     assert (check.id, check.status) == ("file", "failed")
     assert "is damaged" in check.summary
     ms.save_checkpoint(net, "net.ckpt")
-    (check,) = check_export("net.ckpt", net, [images()])
+    report = check_export("net.ckpt", net, [images()])
+    assert report.title == "check_export net.ckpt"
+    (check,) = report
     assert "is a checkpoint" in check.summary
