@@ -219,7 +219,10 @@ def _loaded(file: Path) -> dict[str, Any]:
         loaded = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return loaded if isinstance(loaded, dict) else {}
+    if not isinstance(loaded, dict):
+        return {}
+    bad = [name for name in ("env", "metadata") if not isinstance(loaded.get(name, {}), dict)]
+    return {name: value for name, value in loaded.items() if name not in bad}
 
 
 def _replace(file: Path, text: str) -> None:

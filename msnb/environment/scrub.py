@@ -14,6 +14,9 @@ _SECRET_NAME = re.compile(
     r"|_PAT$|_KEY$|_AUTH$|_PWD$|^PGPASS|DSN$",
     re.IGNORECASE,
 )
+# What stands before a secret: name=, "name":, --name; and in a header the scheme.
+_NAMES = r"token|secret|passw\w*|pwd|auth\w*|(?:api|access|secret|private|account)[_-]?key"
+_SCHEMES = r"(?:basic|bearer|digest|negotiate)"
 # Forms that services give to their tokens, by their own documentation of the prefixes.
 _TOKENS = (
     r"hf_[A-Za-z0-9]{16,}",
@@ -53,12 +56,22 @@ def scrubbed(
     named = _hosts() if hosts is None else hosts
     for value in _secret_values(variables):
         text = text.replace(value, "<secret>")
-    text = re.sub(r"(?i)\b(bearer\s+)(?!<)[\w.~+/=-]+", r"\1<secret>", text)
-    text = re.sub(r"(?i)(\w+://)[^\s/@:]*:[^\s/@]*@", r"\1<secret>@", text)
+    header = (
+        rf"""(?i)\b(bearer\s+|authorization["']?\s*[:=]\s*["']?{_SCHEMES}\s+)(?!<)[\w.~+/=-]+"""
+    )
+    text = re.sub(header, r"\1<secret>", text)
+    # a password may hold a slash: who wrote the address forgot to encode it
+    text = re.sub(r"(?i)(\w+://)[^\s/@:]*:[^\s@'\"]{0,200}@", r"\1<secret>@", text)
     text = re.sub(
-        r"(?i)\b((?:\w*_)?(?:token|secret|passw\w*|api_?key|auth\w*)\b\"?\s*[=:]\s*\"?)(?!<|(?i:bearer))[^\s\"',]+",
+        rf"""(?i)\b((?:[\w-]{{0,40}}[_-])?(?:{_NAMES})\b["']?\s*[=:]\s*)(?!["']?(?:<|{_SCHEMES}\s))"""
+        r"""("[^"\n]*"|'[^'\n]*'|[^\s"',]+)""",
         r"\1<secret>",
         text,
+    )
+    option = rf"(?i)(?<!\S)(--?(?:[\w-]{{0,40}}-)?(?:{_NAMES})\s+)(?![<-])[^\s\"',]+"
+    text = re.sub(option, r"\1<secret>", text)
+    text = re.sub(
+        r"(?i)([?&][\w-]{0,40}(?:sig|signature|key)=)(?!<)[^\s&\"']+", r"\1<secret>", text
     )
     text = _paths(text, home)
     for pattern in _TOKENS[:-1]:

@@ -11,6 +11,7 @@ from typing import Any
 
 Facts = dict[str, Any]
 
+_TEXT = r'"(?:[^"\\\n]|\\.)*"'
 INTERPRETER = "python.defaultInterpreterPath"
 
 
@@ -56,18 +57,20 @@ def settings(repo: Path | None) -> Facts | None:
     """
     file = repo / ".vscode" / "settings.json" if repo else None
     try:
-        text = file.read_text(encoding="utf-8") if file else ""
+        text = file.read_text(encoding="utf-8") if file and file.is_file() else ""
     except (OSError, UnicodeDecodeError):
         return None
-    # VS Code allows comments and trailing commas there, which json does not
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith("//")]
-    found = re.search(rf'"{re.escape(INTERPRETER)}"\s*:\s*"((?:[^"\\]|\\.)*)"', "\n".join(lines))
-    if repo is None or not found:
+    # VS Code allows comments and trailing commas there, which json does not; // in a text is none
+    text = re.sub(
+        rf"({_TEXT})|//[^\n]*|/\*.*?\*/", lambda part: part[1] or "", text, flags=re.DOTALL
+    )
+    values = re.findall(rf'"{re.escape(INTERPRETER)}"\s*:\s*({_TEXT})', text)
+    if repo is None or not values:
         return None
     try:
-        named = str(json.loads(f'"{found[1]}"'))
+        named = str(json.loads(values[-1]))  # of a key written twice the last counts
     except ValueError:
-        named = found[1]
+        named = values[-1][1:-1]
     path = named.replace("${workspaceFolder}", str(repo))
     path = os.path.expanduser(path.replace("${userHome}", "~"))
     if "${" in path:

@@ -69,7 +69,7 @@ def test_it_keeps_what_others_wrote_into_the_kernelspec(env: Path) -> None:
     assert new["argv"][0] == "/opt/env/bin/python"
 
 
-@pytest.mark.parametrize("torn", ["{", "[]", ""])
+@pytest.mark.parametrize("torn", ["{", "[]", "", '{"env": ["a"], "metadata": 3}'])
 def test_it_replaces_a_torn_kernelspec(env: Path, torn: str) -> None:
     file = kernel_json(env)
     file.parent.mkdir(parents=True)

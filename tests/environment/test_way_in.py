@@ -87,6 +87,9 @@ KEY = '"python.defaultInterpreterPath"'
     [
         (f'{{{KEY}: "${{workspaceFolder}}/.venv/bin/python"}}', "<repo>/.venv/bin/python"),
         (f'// x\n{{\n  // {KEY}: "/old",\n  {KEY} : "/new/bin/python",\n}}', "/new/bin/python"),
+        (f'{{ /* {KEY}: "/a" */ "x": "/*", {KEY}: "/b//c" }} // {KEY}: "/d"', "/b//c"),
+        (f'\ufeff{{"u": "http://x", {KEY}: "/b", /*\n{KEY}: "/c"*/ "y": "*/",}}', "/b"),
+        (f'{{{KEY}: "/a", {KEY}: "/b",}}', "/b"),
         (f'{{{KEY}: ".venv/bin/python"}}', "<repo>/.venv/bin/python"),
         (f'{{{KEY}: "${{userHome}}/e/bin/python"}}', "<home>/e/bin/python"),
         (f'{{{KEY}: "${{env:X}}/bin/python"}}', None),
@@ -116,7 +119,7 @@ def test_the_interpreter_of_vscode(
     assert again["there"] is (path == str(python))
 
 
-@pytest.mark.parametrize("text", [None, "", "{}", "[", "\x00"])
+@pytest.mark.parametrize("text", [None, "", "{}", "[", "\x00", f'{{"a": 1, // {KEY}: "/gone"\n}}'])
 def test_settings_without_an_interpreter_are_no_fault(text: str | None, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / ".vscode").mkdir()
