@@ -162,6 +162,8 @@ def read(path: Path) -> dict[str, Any]:
             if entry["verdict"] not in STATUSES:
                 raise ValueError(f"the verdict of {name} is {entry['verdict']!r}")
             _reports(entry)
+            if not isinstance(entry.get("parameters", {}), dict):
+                raise ValueError(f"the parameters of {name} are {entry['parameters']!r}")
         str(record["device"] + record["started"]), record["versions"]["mindspore"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         why = f"no {error}" if isinstance(error, KeyError) else error
@@ -175,10 +177,10 @@ def _reports(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
         {
             "number": 0,
             "report": {
-                "title": report["title"],
+                "title": _text("title", report["title"]),
                 "checks": [
                     {
-                        "id": check["id"],
+                        "id": _text("id", check["id"]),
                         "status": _status(check["status"]),
                         "metrics": {
                             name: _ends(told)[0] for name, told in check["metrics"].items()
@@ -190,6 +192,12 @@ def _reports(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for report in entry["required"]
     ]
+
+
+def _text(name: str, told: Any) -> str:
+    if not isinstance(told, str):
+        raise ValueError(f"{name} is text, not {told!r}")
+    return told
 
 
 def _status(told: str) -> str:

@@ -160,6 +160,9 @@ class Results:
                 if entry["verdict"] not in get_args(Verdict):
                     raise ValueError(f"{entry['verdict']!r} is not a verdict")
                 notebooks.append(_typed(NotebookResult(**entry), NotebookResult("", "", {})))
+            names = [result.notebook for result in notebooks]
+            if twice := next((name for name in names if names.count(name) > 1), ""):
+                raise ValueError(f"{twice} is there twice")
             return _typed(cls(notebooks=notebooks, **record), cls("", {}, "", []))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             why = f"no {error}" if isinstance(error, KeyError) else error

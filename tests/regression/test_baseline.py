@@ -201,6 +201,16 @@ def test_the_file_has_a_line_for_each_metric_and_no_path(tmp_path: Path) -> None
             '"metrics": {}}]}]}}}',
             "a check's status is one of ok, skipped, error, failed, not 'fine'",
         ),
+        (
+            '{"schema": 1, "device": "CPU", "versions": {}, "notebooks": {"a": {"verdict": "ok", '
+            '"required": [{"title": "t", "checks": [{"id": [1], "status": "ok", '
+            '"metrics": {}}]}]}}}',
+            "id is text, not [1]",
+        ),
+        (
+            '{"schema": 1, "notebooks": {"a": {"verdict": "ok", "required": [], "parameters": 5}}}',
+            "the parameters of a are 5",
+        ),
         (None, "cannot be read: No such file"),
     ],
 )

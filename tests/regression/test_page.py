@@ -372,3 +372,9 @@ def test_report_writes_them_again_and_says_what_moved(tmp_path: Path) -> None:
     refused = invoke(one, other)
     assert refused.exit_code == 2
     assert "is damaged: no 'checks'" in refused.stderr
+    twice = json.loads((tmp_path / "A" / "results.json").read_text())
+    twice["notebooks"] *= 2
+    (tmp_path / "B" / "results.json").write_text(json.dumps(twice))
+    refused = invoke(other)
+    assert refused.exit_code == 2
+    assert "is damaged: 01_ok is there twice" in refused.stderr
