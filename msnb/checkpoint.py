@@ -753,7 +753,10 @@ def _unfit(source: Path, what: str, fit: _Fit, advice: Sequence[str] = ()) -> Ch
 
 def _as_path(path: Any, endings: Sequence[str] = ()) -> Path:
     if not isinstance(path, (str, os.PathLike)) or not str(path).strip():
-        raise TypeError(f"a checkpoint needs a path such as 'runs/last.ckpt', not {path!r}")
+        order = "; the path comes first, then the net" if hasattr(path, "trainable_params") else ""
+        raise TypeError(
+            f"a checkpoint needs a path such as 'runs/last.ckpt', not {_shown(path)}{order}"
+        )
     found = Path(path).expanduser()
     if endings and found.suffix not in endings:
         raise ValueError(
@@ -792,5 +795,5 @@ def _article(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

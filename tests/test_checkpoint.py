@@ -1046,7 +1046,8 @@ def test_bad_arguments_are_refused(tmp_path):
     path = tmp_path / "a.ckpt"
     optimizer = nn.SGD(net.trainable_params(), 0.1)
     for arguments, keywords, message in (
-        ((3, net), {}, r"a checkpoint needs a path such as 'runs/last\.ckpt', not 3"),
+        ((3, net), {}, r"a checkpoint needs a path such as 'runs/last\.ckpt', not int 3"),
+        ((net, path), {}, r"not \w+ \S.*; the path comes first, then the net"),
         ((tmp_path / "a.bin", net), {}, r"a\.bin"),
         ((path, None), {}, r"net is a mindspore nn\.Cell, not NoneType None"),
         ((path, net, net), {}, r"optimizer is a MindSpore optimizer or None, not Net"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 import re
@@ -148,8 +149,15 @@ def _one(job: _Job, format: str) -> Check:
             return verdict
         record = _record(job, format, made, outputs, live[0])
         _put_in_place(made, path, record)
-    parameters = sum(int(p.size) for p in job.net.get_parameters())
-    said = f"{path.name}: {record.bytes:,} bytes, {parameters:,} parameters; {note}"
+    parameters, count = record.parameters, f"{record.parameters:,} parameters"
+    if format == "MINDIR":  # what no output depends on is left out of the file
+        held = sum(math.prod(v.shape) for v in graphfile.read(path).parameters)
+        if held < parameters:
+            count, parameters = f"{held:,} of the net's {count}", held
+        keys = [port.name for port in outputs]
+        if keys != ["output"] and any(not part.isdigit() for k in keys for part in k.split(".")):
+            note += f"; in place of a dict the file gives a tuple: {', '.join(keys)}"
+    said = f"{path.name}: {record.bytes:,} bytes, {count}; {note}"
     status = "skipped" if note.startswith("not checked") else "ok"
     metrics = {"bytes": record.bytes, "parameters": parameters}
     return Check(format.lower(), status, said, metrics=metrics)  # type: ignore[arg-type]

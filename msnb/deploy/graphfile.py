@@ -35,6 +35,8 @@ _DTYPES = {
     17: "float64",
 }
 _BOOL = 9
+# bytes of one message: https://protobuf.dev/programming-guides/proto-limits/
+_LARGEST = (1 << 31) - 1
 # The first bytes of MindSpore's AES-GCM, AES-CBC and SM4-CBC files, seen in MindSpore 2.10.
 _ENCRYPTED = (b"\xd8\x5e\x3a\x7f", b"\xd9\x5e\x3a\x7f", b"\xda\x5e\x3a\x7f")
 _PLUMBING = {"Constant", "Load", "MakeTuple", "TupleGetItem", "UpdateState", "Depend", "Partial"}
@@ -79,6 +81,12 @@ def read(path: Path) -> Graph:
     that it cannot be read. What can be read is not proved to be undamaged: the format has no
     checksum.
     """
+    size = path.stat().st_size
+    if size > _LARGEST:
+        raise GraphFileError(
+            f"{path} has {size / 1e9:.1f} GB, and a MINDIR file at most 2.1 GB (beyond, MindSpore "
+            "splits it into a folder): it is damaged, or no MINDIR file"
+        )
     data = path.read_bytes()
     if not data:
         raise GraphFileError(f"{path} is empty")

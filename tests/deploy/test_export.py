@@ -458,6 +458,17 @@ def test_a_size_that_the_values_decide_is_free():
     assert found.asnumpy().tolist() == [[0, 0], [1, 2]]
 
 
+def keyed(self, x):
+    return {"logits": x + 1, "hidden": x * 2}
+
+
+def test_what_the_file_has_otherwise_than_the_net_is_told():
+    (check,) = export(cell(keyed), X, "keyed")
+    assert "0 of the net's 12 parameters" in check.summary  # fc is not used
+    assert check.summary.endswith("; in place of a dict the file gives a tuple: logits, hidden")
+    assert len(load_exported("keyed")(ms.Tensor(X))) == 2
+
+
 def nothing(self, x):
     return ()
 

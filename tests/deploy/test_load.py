@@ -359,6 +359,16 @@ def test_the_graph_is_read_without_mindspore(exported):
 
 
 @pytest.mark.slow
+def test_a_file_too_large_for_a_graph_is_not_read(tmp_path):
+    path = tmp_path / "huge.mindir"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # takes no space
+    with pytest.raises(
+        graphfile.GraphFileError, match=r"has 1099\.5 GB, and a MINDIR file at most"
+    ):
+        graphfile.read(path)
+
+
 def test_the_graph_tells_what_behaves_as_in_training(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     net = Small()
