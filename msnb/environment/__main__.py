@@ -19,6 +19,7 @@ with _StandardLibraryFirst():
     from msnb.targets import canonical_target
 
 FIT, UNFIT, COULD_NOT_LOOK = 0, 1, 2
+_ALONE = ("rank_table", "against", "for_bug_report")  # each answers a question of its own
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,6 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="one block to paste, without names of users and hosts, addresses and secrets",
     )
     options = parser.parse_args(arguments)
+    alone = [f"--{name.replace('_', '-')}" for name in _ALONE if getattr(options, name)]
+    with_them = ["--fix"] if options.fix and alone != ["--for-bug-report"] else []
+    with_them += ["--json"] if options.json and alone == ["--for-bug-report"] else []
+    if len(alone) > 1 or (alone and with_them):
+        parser.error(f"not together: {', '.join(alone + with_them)}")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path that the encoding lacks

@@ -224,6 +224,27 @@ def test_a_table_that_cannot_be_written_is_no_verdict(
             full.close()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--rank-table a --against b",
+        "--rank-table a --fix",
+        "--against a --fix",
+        "--for-bug-report --json",
+        "--for-bug-report --against a",
+    ],
+)
+def test_what_cannot_be_answered_together_is_refused(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In place of one of them, silently: --fix would have changed nothing."""
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert all(word in said.split("not together:")[1] for word in words.split() if "--" in word)
+
+
 def test_exit_codes() -> None:
     assert exit_code("skipped", True) == 0
     assert exit_code("failed", False) == 1
