@@ -19,6 +19,7 @@ Rule = Callable[[Facts], Check]
 FIRST = [2.0, 3.0]  # Tensor([1., 2.]) + 1
 FREE = 0.10  # of a device's memory: below that another process has it
 _DRIVER = "/usr/local/Ascend/driver"
+_DRIVER_LIBRARIES = ":".join(f"{_DRIVER}/lib64{end}" for end in ("", "/common", "/driver"))
 # What `docker run` needs, as AscendHub's page of the CANN image has it.
 _VOLUMES = (
     *("/usr/local/dcmi", "/usr/local/bin/npu-smi", f"{_DRIVER}/lib64", f"{_DRIVER}/version.info"),
@@ -122,6 +123,17 @@ def _smi(facts: Facts) -> Check:
     if smi["end"] == "timeout":
         remedy = "sudo reboot  # a driver that hangs holds whoever asks it"
         return Check(name, "failed", "npu-smi did not answer in time", "", expected, remedy)
+    if smi["end"].startswith("not started"):
+        summary = f"npu-smi cannot be started: {smi['end'].partition(': ')[2]}"
+        remedy = 'ls -lL "$(command -v npu-smi)"; uname -m'
+        return Check(name, "failed", summary, "", expected, remedy)
+    library = re.search(r"loading shared libraries: (\S+):", smi["said"])
+    if not smi["chips"] and library:
+        summary = f"npu-smi does not find the driver's {library[1]}"
+        remedy = f"export LD_LIBRARY_PATH={_DRIVER_LIBRARIES}:$LD_LIBRARY_PATH"
+        if ascend["container"] and not ascend["driver"]["path"]:
+            remedy = _docker(facts, [])
+        return Check(name, "failed", summary, smi["said"], expected, remedy)
     if not smi["chips"]:
         summary = f"npu-smi says: {smi['said'] or 'nothing'}"
         remedy = "sudo dmesg | grep -i davinci | tail"
@@ -480,8 +492,7 @@ def _libraries(facts: Facts) -> Check:
         summary = f"{' and '.join(missing)} in neither LD_LIBRARY_PATH nor /etc/ld.so.conf.d"
         remedy = _set_env(facts)
         if missing == [f"{_DRIVER}/lib64"]:
-            folders = ":".join(f"{_DRIVER}/lib64{end}" for end in ("", "/common", "/driver"))
-            remedy = f"export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH"
+            remedy = f"export LD_LIBRARY_PATH={_DRIVER_LIBRARIES}:$LD_LIBRARY_PATH"
         return Check(name, "failed", summary, "", expected, remedy)
     if libraries["foreign"]:
         summary = f"has another CANN's folder too, {libraries['foreign'][0]}, beside {home}"

@@ -322,6 +322,30 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(path: str, tmp_path: Path) 
     subprocess.run(words, check=True, timeout=30)
 
 
+def test_npu_smi_without_the_drivers_libraries_says_where_they_are(tmp_path: Path) -> None:
+    """The loader's sentence; outside of a container the folders are there and not looked in."""
+    fit_910b4(tmp_path)
+    lib = "libdrvdsmi_host.so"
+    said = f"npu-smi: error while loading shared libraries: {lib}: cannot open shared object file: "
+    put(tmp_path, "commands/npu-smi-info.txt", said + "No such file or directory\n")
+    first = failing(judged(tmp_path))[0]
+    assert (first.id, first.summary) == ("npu-smi", f"npu-smi does not find the driver's {lib}")
+    assert first.remedy.startswith(f"export LD_LIBRARY_PATH={ASCEND}/driver/lib64:")
+
+
+def test_npu_smi_that_cannot_be_started_says_why(tmp_path: Path) -> None:
+    program = tmp_path / "npu-smi"
+    program.write_bytes(b"no program")
+    program.chmod(0o755)
+    said = ascend._command(Path("/"), True, True, "npu-smi-info", [str(program)])
+    facts = fit_facts("Ascend")
+    fit_910b4(tmp_path)
+    facts["ascend"] = ascend.gather(tmp_path, None, home=HOME) | {"accepted": ACCEPTED}
+    facts["ascend"]["npu_smi"] = {**ascend.parse_npu_smi(""), "there": True, "end": said["end"]}
+    first = failing(examine(facts))[0]
+    assert (first.id, first.summary) == ("npu-smi", "npu-smi cannot be started: Exec format error")
+
+
 def test_npu_smi_that_no_signal_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that waits in the kernel for a driver: here, since nobody sends the signal."""
     started: list[int] = []
