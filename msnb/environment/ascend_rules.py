@@ -335,7 +335,7 @@ def _cann(facts: Facts) -> Check:
         summary += "; not needed without Ascend"
         return Check("CANN", "skipped", summary, cann["path"], expected)
     age = _digits(version)[:2], [_digits(each) for each in versions]
-    summary += ": too old" if age[0] < min(age[1]) else ""
+    summary += ": too old" if age[0] and age[0] < min(age[1]) else ""
     summary += ": newer than any of them" if age[0] > max(age[1]) else ""
     fitting = [
         other

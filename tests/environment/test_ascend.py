@@ -486,6 +486,14 @@ def test_the_group_is_that_of_the_nodes(
     assert (told["group"] or "HwHiAiUser") == group
 
 
+def test_a_version_without_a_number_is_not_called_old(tmp_path: Path) -> None:
+    fit_910b4(tmp_path)
+    put(tmp_path, f"{LATEST}/compiler/version.info", "Version=unknown\n")
+    first = failing(judged(tmp_path))[0]
+    assert first.id == "CANN"
+    assert first.summary.endswith("(8.2, 8.3, 8.5, 9.0, 9.1)")
+
+
 def test_a_recorded_text_may_hold_what_no_variable_can(tmp_path: Path) -> None:
     fit_910b4(tmp_path)
     put(tmp_path, "commands/env.txt", "ASCEND_HOME_PATH=/no\0where\nPYTHONPATH=\0/x\n")
