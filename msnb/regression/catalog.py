@@ -129,6 +129,11 @@ def select(wanted: Sequence[str], start: Path | None = None) -> list[Path]:
     return list(chosen)
 
 
+def _refuse_folder(base: Path, word: str) -> None:
+    if (base / word).is_dir():
+        raise Refused(f"{word} is a folder; name the notebooks in it: {word.rstrip('/')}/*.ipynb")
+
+
 def _named(word: str, start: Path | None) -> list[Path]:
     base = start or Path.cwd()
     looks_like_path = "/" in word or (word.endswith(".ipynb") and (base / word).is_file())
@@ -136,6 +141,7 @@ def _named(word: str, start: Path | None) -> list[Path]:
         path = base / Path(word).expanduser()
         path = path if path.suffix == ".ipynb" else path.with_name(f"{path.name}.ipynb")
         if not path.is_file():
+            _refuse_folder(base, word)
             near = sorted(entry.stem for entry in path.parent.glob("*.ipynb"))
             there = f"; beside it: {', '.join(_nearest(path.stem, near))}" if near else ""
             raise Refused(f"no notebook {word}{there}")
@@ -151,6 +157,7 @@ def _named(word: str, start: Path | None) -> list[Path]:
     else:
         found = [path for path in notebooks if path.stem == word.removesuffix(".ipynb")]
     if not found:
+        _refuse_folder(base, word)
         names = _nearest(word, [path.stem for path in notebooks])
         raise Refused(f"no notebook {word!r}; there are {', '.join(names)}")
     return found

@@ -57,6 +57,8 @@ def test_the_folder_is_found_from_below_and_from_inside(eight: Path) -> None:
     [
         ("3", "no notebook '3'; there are 01_env_check, "),
         ("7-9", "no notebook '7-9'; there are "),
+        ("notebooks", "notebooks is a folder; name the notebooks in it: notebooks/*.ipynb"),
+        ("./notebooks/", "./notebooks/ is a folder; name the notebooks in it: ./notebooks/*.ipynb"),
         ("02_lenet_prot", "no notebook '02_lenet_prot'; there are 02_lenet_port, "),
         ("notebooks/drafd.ipynb", "no notebook notebooks/drafd.ipynb; beside it: draft, "),
     ],
