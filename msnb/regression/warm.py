@@ -8,7 +8,8 @@ forks a process for each request. ``Provisioner`` is Jupyter's own extension poi
 A forked process is what a fresh one would be, or it is not made: whatever an interpreter or a
 framework reads when it starts (the environment, the interpreter, its options) has to be what the
 nursery was started with. Otherwise, and where the nursery is gone or does not answer, the kernel
-is an ordinary one, and the reason is noted.
+is an ordinary one, and the reason is noted. What a fork cannot renew is the secret behind
+``hash`` of a text: sets of texts have one order in all that a nursery forks, another in the next.
 
 ``python -m msnb.regression.warm SOCKET MODULE...`` is the nursery itself. It ends, with all that it
 forked, when its standard input does.
