@@ -288,7 +288,7 @@ def _write(job: _Job, format: str, folder: Path) -> tuple[str, str] | None:
         ms.export(job.net, *given, file_name=f"/proc/self/fd/{handle}/model", file_format=format)
     except Exception as error:
         attempt(lambda: None)
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and "can not compile" not in str(error):
             raise
         return refusals.explain(str(error))
     finally:

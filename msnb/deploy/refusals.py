@@ -22,6 +22,11 @@ class Refusal:
 
 REFUSALS = (
     Refusal(
+        r"can not compile temporary source code",
+        "a class that was typed at a prompt or piped in: MindSpore reads its source from a file",
+        "write the class into a .py file and import it, or work in a notebook",
+    ),
+    Refusal(
         r"cannot get attributes (asnumpy)|no attribute: '(asnumpy)'",
         "NumPy in construct (asnumpy, numpy(), tolist): a file has no Python to run it",
         "stay in tensors: ops.exp(x) for np.exp(x.asnumpy()), x.max() for np.max; what does not "

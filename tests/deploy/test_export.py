@@ -469,6 +469,16 @@ def test_what_the_file_has_otherwise_than_the_net_is_told():
     assert len(load_exported("keyed")(ms.Tensor(X))) == 2
 
 
+def test_a_class_without_a_source_file_is_refused_in_a_row():
+    typed: dict[str, Any] = {"nn": nn, "__name__": __name__}
+    exec("class Typed(nn.Cell):\n    def construct(self, x):\n        return x * 2\n", typed)
+    (check,) = export(typed["Typed"](), X, "typed")
+    assert check.status == "failed"
+    assert "typed at a prompt" in check.found
+    assert ".py file" in check.remedy
+    assert not any(Path().iterdir())
+
+
 def nothing(self, x):
     return ()
 
