@@ -6,8 +6,10 @@ import importlib.metadata
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+
+from msnb.regression import catalog
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -394,6 +398,19 @@ def test_commands_and_links_exist(name: str) -> None:
             assert link[1:] in [heading.lower().replace(" ", "-") for heading in headings]
         elif not link.startswith("https://"):  # no test needs the network
             assert (ROOT / link).exists(), link
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_runs_of_the_readmes_name_notebooks_and_parameters_that_exist(name: str) -> None:
+    seen = 0
+    for line in re.findall(r"^\.venv/bin/msnb run (.*)$", read(name), re.MULTILINE):
+        words = shlex.split(line)
+        named = [word for word in words if re.fullmatch(r"\d\d(-\d\d)?", word)]
+        chosen = [catalog.read(path) for path in catalog.select(named, ROOT)]
+        given = [value for option, value in pairwise(words) if option == "-p"]
+        assert any(catalog.assign(chosen, given)) == bool(given), line  # else Refused, with names
+        seen += len(given)
+    assert seen
 
 
 def onboarding_faults(text: str, seen: str, otherwise: str) -> list[str]:
