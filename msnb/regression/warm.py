@@ -100,6 +100,8 @@ _READ_LATE = {
     "_",
 }
 _READ_LATE_PREFIXES = ("MSNB_RUN_",)
+# A variable of the nursery, as long as the runner's marks: a fork writes its own over it.
+_UNMARKED = f"MSNB_RUN_{'0' * 32}"
 # What msnb.setup() sets before it imports MindSpore; the nursery imported MindSpore with these.
 _LOG = {"GLOG_v": "2", "GLOG_logtostderr": "0", "GLOG_stderrthreshold": "4"}
 
@@ -294,7 +296,7 @@ class Nursery:
             raise Refused(
                 f"forking after these imports was tried on Linux only, not {sys.platform}"
             )
-        surroundings = dict(os.environ if env is None else env)
+        surroundings = {**(os.environ if env is None else env), _UNMARKED: "1"}
         if preload is None:
             chosen = surroundings.get("MSNB_PRELOAD")
             preload = chosen.split(",") if chosen else PRELOADED
@@ -484,6 +486,7 @@ class _Server:
             os.dup2(source, target, inheritable=True)
             os.close(source)
         os.chdir(request["cwd"])
+        _mark(request["env"])
         os.environ.clear()
         os.environ.update({"GLOG_log_dir": self.own["GLOG_log_dir"], **request["env"]})
         os.environ.pop("JPY_PARENT_PID", None)
@@ -667,6 +670,20 @@ def _packages(at_first: set[str]) -> list[str]:
         if new and "." not in name and getattr(module.__spec__, "name", None) == name:
             found.add(name)
     return sorted(found)
+
+
+def _mark(env: Mapping[str, str]) -> None:
+    """Let ``/proc`` show the runner's mark, as it does of a process started with ``env``.
+
+    What this one forks is then found and ended, whatever session it is in. ``/proc`` shows the
+    memory in which the nursery got its environment, not what was set since.
+    """
+    own = [name for name in env if name.startswith("MSNB_RUN_") and len(name) == len(_UNMARKED)]
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_void_p
+    value = getenv(_UNMARKED.encode())
+    if own and value:
+        ctypes.memmove(value - len(_UNMARKED) - 1, own[0].encode(), len(_UNMARKED))
 
 
 def _log_to_stderr(mindspore: Any) -> None:

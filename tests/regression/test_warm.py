@@ -114,6 +114,25 @@ def test_a_fork_runs_the_module_as_an_interpreter_would(
     assert said[1] == "True False"
 
 
+def test_the_mark_of_a_run_is_seen_from_outside_as_of_a_started_process(
+    start: Callable[..., Forked], env: dict[str, str], tmp_path: Path
+) -> None:
+    mark = f"MSNB_RUN_{'0123456789abcdef' * 2}"
+    process = start(
+        "import os\n"
+        "pid = os.fork()\n"
+        "if not pid: os.setsid()\n"
+        "print(open('/proc/self/environ').read().replace(chr(0), chr(10)), flush=True)\n"
+        "print([name for name in os.environ if name.startswith('MSNB_RUN_')], flush=True)\n"
+        "if pid: os.waitpid(pid, 0)\n",
+        env={**env, mark: "1"},
+    )
+    assert process.wait(10) == 0, (tmp_path / "out").read_text()
+    said = (tmp_path / "out").read_text()
+    assert said.count(f"\n{mark}=1\n") == 2
+    assert said.count(f"['{mark}']") == 2
+
+
 def test_what_was_imported_before_is_there_at_once_and_whole(
     start: Callable[..., Forked], tmp_path: Path
 ) -> None:
