@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import difflib
 import operator
@@ -166,6 +167,7 @@ def setup(
     _tidy()
     ms = _mindspore()
     _mute_stderr(ms)
+    _widen_stderr()
     if reason := _unreadable():
         notes.append(("log", reason))
 
@@ -454,12 +456,25 @@ def _mute_stderr(ms: Any) -> None:
     """
     if os.environ.get("GLOG_stderrthreshold") != "4" or _unreadable():
         return
-    for library in Path(ms.__file__ or "").parent.glob("lib/libglog.so*"):
+    for library in Path(ms.__file__ or "").parent.glob("lib/lib*glog.so*"):  # both names are in use
         try:
             flag = ctypes.c_int.in_dll(ctypes.CDLL(str(library)), "_ZN3fLI21FLAGS_stderrthresholdE")
         except (OSError, ValueError):
             continue
         flag.value = 4
+
+
+def _widen_stderr() -> None:
+    """Let a notebook's kernel take more of MindSpore's log before it hangs.
+
+    A kernel's stderr is a pipe of 64 KB, which a thread of Python's empties. MindSpore compiles,
+    and logs as it does, without giving the interpreter up: when the pipe is full, both wait for
+    ever. A process without privileges may have 1 MB (``fs.pipe-max-size``).
+    """
+    with contextlib.suppress(ImportError, OSError):  # not on Linux; stderr is no pipe, or closed
+        from fcntl import F_SETPIPE_SZ, fcntl
+
+        fcntl(2, F_SETPIPE_SZ, 1 << 20)
 
 
 def _unreadable() -> str:
@@ -469,7 +484,8 @@ def _unreadable() -> str:
     if level is None:
         return (
             "MindSpore was imported before msnb.setup() and has fixed where its log goes: to "
-            "stderr, where nothing can be checked; call msnb.setup() before importing mindspore"
+            "stderr, where nothing can be checked, and where a large graph hangs a notebook; call "
+            "msnb.setup() before importing mindspore"
         )
     if not to_file and os.environ.get("GLOG_logtostderr") not in (None, "0"):
         shown = os.environ["GLOG_logtostderr"]

@@ -382,6 +382,51 @@ def test_log_folder_shared_with_others(tmp_path: Path) -> None:
     assert folder.exists()  # the user's, so it stays
 
 
+COMPILES = """
+import mindspore as ms
+from mindspore import ops
+
+@ms.jit
+def many_operations(x):
+    for i in range(250):
+        x = ops.relu(x) * i + ops.sin(x)
+    return x
+
+assert many_operations(ms.Tensor([0.0])).shape == (1,)
+print("back")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "seconds", "comes_back"),
+    [
+        ("", 25, False),  # MindSpore's own behaviour: if this fails, it has been mended there
+        ("import msnb; msnb.setup()", 100, True),
+        ("import mindspore, msnb; msnb.setup()", 100, True),
+    ],
+)
+def test_a_large_graph_does_not_hang_a_kernel(before: str, seconds: int, comes_back: bool) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellTimeoutError
+
+    cells = [nbformat.v4.new_code_cell(source) for source in (before, COMPILES)]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTEST_CURRENT_TEST")  # with it ipykernel leaves stderr alone
+        for name in [name for name in os.environ if name.startswith("GLOG_")]:
+            patch.delenv(name)
+        client = NotebookClient(notebook, timeout=seconds, kernel_name="python3")
+        if comes_back:
+            client.execute()
+            said = [out.text for out in cells[1].outputs if out.get("name") == "stdout"]
+            assert said == ["back\n"]
+        else:
+            with pytest.raises(CellTimeoutError):
+                client.execute()
+
+
 def test_log_level_that_hides_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("v", "4"), ("logtostderr", "0"), ("log_dir", "x")):
         monkeypatch.setenv(f"GLOG_{name}", value)

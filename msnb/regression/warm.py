@@ -687,7 +687,7 @@ def _mark(env: Mapping[str, str]) -> None:
 
 
 def _log_to_stderr(mindspore: Any) -> None:
-    for library in Path(mindspore.__file__).parent.glob("lib/libglog.so*"):
+    for library in Path(mindspore.__file__).parent.glob("lib/lib*glog.so*"):
         with contextlib.suppress(OSError, ValueError):
             flag = ctypes.c_bool.in_dll(ctypes.CDLL(str(library)), "_ZN3fLB17FLAGS_logtostderrE")
             flag.value = True
