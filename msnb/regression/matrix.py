@@ -237,9 +237,11 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         "05_graph_mode_switch",
-        "2.9.0",
-        "cause unknown: in 2.8.0 the cell does not come back from compiling `growing_in_a_loop`; "
-        "alone, that function raises ValueError in 2.8.0 as in 2.10.0",
+        "2.8.0",
+        "three of its idioms. Exported, branches that give float16 and float32 raise TypeError: "
+        "Cannot join the return values of different branches in 2.7.2 only. Compiled, `y = x + 0` "
+        "is a copy in 2.7.2 only (graph.plus-zero), and `y = x * 1; y.add_(1); return y` gives x "
+        "in 2.7.2, as PyNative does, and x + 1 from 2.8.0 on",
     ),
 )
 
@@ -349,6 +351,7 @@ max-width:80rem;padding:0 1rem;color:#1d2430;background:#fff}table{border-collap
 th,td{text-align:left;vertical-align:top;padding:.25rem .6rem;border-top:1px solid #dde2e9}
 .scroll{overflow-x:auto}.passed{color:#1a7f37}.failed{color:#c62828;font-weight:650}
 .undecided{color:#8250df}.skipped,.not{color:#6e7781}small{color:#5b6675;display:block}
+.when{white-space:nowrap}
 @media(prefers-color-scheme:dark){body{color:#e4e8ee;background:#11151b}th,td{border-color:#2d3642}
 .passed{color:#4cc46a}.failed{color:#ff7b72}a{color:#6db3ff}}"""
 
@@ -366,7 +369,10 @@ def page(matrix: Matrix) -> str:
     known = {model.name: model for model in MODELS}
     described = differences.topics()
     heads = "".join(f"<th>{esc(device)} {esc(v)}</th>" for v, device in matrix.columns)
-    abouts = {name: "; ".join(filter(None, model.told())) for name, model in known.items()}
+    abouts = {
+        name: "; ".join(part for part in model.told() if part != "none")
+        for name, model in known.items()
+    }
     for title, rows, about in (
         ("Notebooks", matrix.notebooks, {}),
         ("Models", matrix.models(), abouts),
@@ -393,7 +399,7 @@ def _html(cell: Cell) -> str:
     if cell.evidence:
         text = f'<a class="{kind}" href="{esc(cell.evidence.replace(" ", "%20"))}">{text}</a>'
     return (
-        f'<td class="{kind}">{text}<small>{esc(cell.when)}</small>'
+        f'<td class="{kind}">{text}<small class="when">{esc(cell.when)}</small>'
         + (f"<small>{esc(cell.reason)}</small>" if cell.reason else "")
         + "</td>"
     )
