@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -50,6 +51,7 @@ def main(arguments: list[str]) -> None:
         end = {"status": "stopped"}
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     execution.kill_kernel()
+    execution.save_the_rest()
     with contextlib.suppress(BrokenPipeError):
         execution.tell("end", **execution.where(), **end)
     if alone.is_set():  # nobody else is left to tidy up
@@ -84,6 +86,7 @@ class _Execution:
         self._ran = 0
         self._ready = False
         self._written = 0  # characters of this cell's output
+        self._unsaved: Callable[[], None] | None = None
         self._flooded: int | None = None  # the position of a cell that wrote too many
         self._kernel: Any = None  # its subprocess.Popen, or warm.Forked
         self._forked = False
@@ -102,6 +105,7 @@ class _Execution:
 
         request = self.request
         self._limit_output()
+        self._save_at_times()
         _steady_clock()
         try:
             papermill.execute_notebook(
@@ -122,6 +126,7 @@ class _Execution:
                 on_cell_executed=self._on_executed,
             )
         except PapermillExecutionError as error:
+            self._unsaved = None  # papermill has written all of it
             self._position = self._position_of(error)
             return {
                 "status": "raised",
@@ -143,6 +148,7 @@ class _Execution:
             traceback.print_exc()
             status = "internal" if self._ready else "no kernel"
             return {"status": status, "error": _error(type(error).__name__, str(error), [])}
+        self._unsaved = None
         return {"status": "completed"}
 
     def kill_kernel(self) -> None:
@@ -152,6 +158,34 @@ class _Execution:
                 os.killpg(self._kernel.pid, signal.SIGKILL)
             with contextlib.suppress(Exception):
                 self._kernel.wait(5)
+
+    def save_the_rest(self) -> None:
+        """Write what ``_save_at_times`` held back from a notebook that did not come to its end."""
+        if self._unsaved is not None:
+            with contextlib.suppress(OSError):  # of a full disk the runner hears as it writes
+                self._unsaved()
+
+    def _save_at_times(self) -> None:
+        """Let papermill write its file for at most a twentieth of the time.
+
+        It writes all of it before and after each cell, which takes longer than most cells.
+        """
+        from papermill.engines import NotebookExecutionManager
+
+        keep = NotebookExecutionManager.save
+        rests_until = 0.0
+
+        def save(manager: Any, **options: Any) -> None:
+            nonlocal rests_until
+            began = time.monotonic()
+            if began < rests_until:
+                self._unsaved = lambda: keep(manager, **options)
+                return
+            keep(manager, **options)
+            self._unsaved = None
+            rests_until = time.monotonic() + 20 * (time.monotonic() - began)
+
+        NotebookExecutionManager.save = save  # this process executes one notebook
 
     def _limit_output(self) -> None:
         """Kill the kernel of a cell that writes without end, before memory or disk are full."""
