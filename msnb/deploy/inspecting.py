@@ -40,11 +40,12 @@ class Contents:
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain JSON values."""
+        sections = {title.partition(":")[0]: rows for title, rows in self.sections.items()}
         return {
             "file": self.path.name,
             "kind": self.kind,
             "bytes": self.bytes,
-            **{title: [list(row) for row in rows] for title, rows in self.sections.items()},
+            **{name: [list(row) for row in rows] for name, rows in sections.items()},
             "report": self.report.to_json(),
         }
 

@@ -112,6 +112,7 @@ def test_inspect_on_the_command_line(net, files, tmp_path):
 
     record = json.loads(inspect(files / "any.mindir", "--json").output)
     assert record["inputs"] == [["x", "float32", "(batch, 1, 4, 4)", "NCHW"]]
+    assert ["conv.weight", "float32", "(2, 1, 3, 3)", "72 bytes"] in record["parameters"]
     assert record["report"]["ok"] is True
 
 
