@@ -39,7 +39,8 @@ test: lint  ## lint, types, fast tests, then every notebook against its outputs
 	  --nbval-cell-timeout=120 $(NOTEBOOKS)
 
 test-slow: setup  ## the tests that take long: real browser, real set-up, many processes
-	$(PY) -m pytest -n 2 --dist loadfile -m "slow and not network"
+	$(PY) -m pytest -n 2 --dist loadfile -m "slow and not network" --ignore=tests/test_notebooks.py
+	$(PY) -m pytest -n 2 -m slow tests/test_notebooks.py
 
 fuzz: setup  ## 500 random damages to each kind of file; RUNS=100 SEED=7 repeats those of a seed
 	@seed="$(SEED)"; seed="$${seed:-$$(date +%s)}"; \
