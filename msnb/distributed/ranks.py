@@ -632,7 +632,7 @@ def _weights(ranks: Sequence[Mapping[str, Any]], began_equal: bool | None) -> Ch
             f"{_ranks(where)}",
             "they were initialised or loaded so" if first else "a step applied such gradients",
             "finite weights: NaN on every rank is no agreement",
-            "msnb inspect FILE, if they come from one; else look at the initialisers"
+            "look at their initialisers, or at the file that they were loaded from"
             if first
             else "msnb.StepGuard around the step names the first step that makes them, and why",
             {"not finite": len(lost)},
